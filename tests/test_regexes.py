@@ -50,7 +50,24 @@ def tree_of(path: Path) -> ast.Module:
 
 
 def files_with_patterns() -> list[Path]:
-    return [path for path in FILES if any(_imports_re(node) for node in ast.walk(tree_of(path)))]
+    """The files that import ``re``, or call a function of another file that compiles patterns."""
+    importing = [
+        path for path in FILES if any(_imports_re(node) for node in ast.walk(tree_of(path)))
+    ]
+    compilers = {
+        call.function for path in importing for call in calls_in(path) if call.method == "compile"
+    } - {""}
+    return [
+        path
+        for path in FILES
+        if path in importing
+        or any(_called_name(node) in compilers for node in ast.walk(tree_of(path)))
+    ]
+
+
+def _called_name(node: ast.AST) -> str | None:
+    called = node.func if isinstance(node, ast.Call) else None
+    return getattr(called, "id", None) or getattr(called, "attr", None)
 
 
 def _imports_re(node: ast.AST) -> bool:

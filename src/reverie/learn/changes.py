@@ -38,10 +38,9 @@ _MUST = (
 _INSTRUCTION = re.compile(
     r"^(?:please )?(?:always|never|from now on|do not|don't|ignore|obey|refuse|you must)\b|"
     rf"\b{_ASSISTANT}\b.{{0,60}}\b{_MUST}\b|\b{_MUST}\b.{{0,60}}\b(?:the assistant|"
-    rf"the user'?s? assistant)\b|"
-    r"\b(?:wants?|asks?|asked|expects?|requires?|requested|instructs?|instructed|told|tells|"
-    r"insists?)\b"
-    rf".{{0,40}}\b{_ASSISTANT}\b|\bignore (?:all |any )?(?:previous|earlier|prior) instructions\b",
+    r"the user'?s? assistant)\b|\b(?:wants?|asks?|asked|expects?|requires?|requested|instructs?|"
+    rf"instructed|told|tells|insists?)\b.{{0,40}}\b{_ASSISTANT}\b|"
+    r"\bignore (?:all |any )?(?:previous|earlier|prior) instructions\b",
     re.IGNORECASE,
 )
 # The share of an instruction's words that the person's request must contain.

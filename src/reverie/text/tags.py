@@ -10,12 +10,7 @@ from itertools import chain, islice
 from typing import NamedTuple
 
 from reverie.errors import InvalidInput
-from reverie.text.analyzer import (
-    HAN,
-    KATAKANA,
-    STOP_WORDS,
-    tokenize,
-)
+from reverie.text.analyzer import HAN, KATAKANA, STOP_WORDS, tokenize
 from reverie.text.normalize import require_no_controls, require_utf8
 
 MAX_TAGS = 16

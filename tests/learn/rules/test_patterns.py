@@ -10,13 +10,18 @@ from reverie.learn.rules.patterns import (
     MAX_CONTENT_CHARS,
     MAX_STATEMENTS,
     Statement,
-    asks_to_remember,
+    extract_requests,
     extract_statements,
 )
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
 check = settings(deadline=None, max_examples=300, derandomize=True)
 CATEGORIES = {"person", "preference", "context", "project", "general"}
+
+
+def asks_to_remember(text: str) -> bool:
+    return any(True for _ in extract_requests(text))
+
 
 SAID = [
     # names

@@ -8,7 +8,6 @@ be found.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, takewhile
@@ -18,6 +17,7 @@ from reverie.learn.rules import pasted, role_play
 from reverie.learn.rules.role_play import REQUEST_PREFIX
 from reverie.learn.rules.sentences import (
     MAX_TEXT_CHARS,
+    ignoring_case,
     join_quotations,
     normalize_punctuation,
     split_quotations,
@@ -64,10 +64,6 @@ class _SentenceSpan(NamedTuple):
     words: str
 
 
-def _pattern(text: str) -> re.Pattern[str]:
-    return re.compile(text, re.IGNORECASE)
-
-
 # -- asking not to be remembered ------------------------------------------------------------------
 
 _TO_ASSISTANT = (
@@ -80,49 +76,40 @@ _KEEP = (
 )
 _THIS = (
     r"(?:(?:this|that|the|our) (?:conversation|chat|message|session|turn|part|bit|info\w{0,10}|"
-    r"detail)|this(?: one| down)?|that(?: down)?|it(?: down)?|these|those|anything|any of (?:this|"
-    r"that|"
-    r"it)|"
-    r"what i(?:'m| am|'ve| have)? (?:\w{1,12} ){0,2}?(?:say|said|saying|tell|told|telling|write|"
-    r"wrote|typed?|typing)\b(?: you)?(?: now| here| next)?|what i|from this|a record|notes?)"
+    r"detail)|this(?: one| down)?|that(?: down)?|it(?: down)?|these|those|anything|"
+    r"any of (?:this|that|it)|what i(?:'m| am|'ve| have)? (?:\w{1,12} ){0,2}?(?:say|said|saying|"
+    r"tell|told|telling|write|wrote|typed?|typing)\b(?: you)?(?: now| here| next)?|what i|"
+    r"from this|a record|notes?)"
 )
 _WHERE = (
     r"(?=\W{0,20}$| ?[,.;:!)–—]| -| (?:down|about|please|but|and|i|i'm|i've|my|anywhere|either|"
-    r"though|"
-    r"thanks|just|ok)\b| (?:in|into|to|on|of|from|for) (?:your |the |this |any |my |"
-    r"a )?(?:\w{1,20} )?"
-    r"(?:memory|memories|notes?|records?|profile|file|database|storage|log|message|chat|one|it|"
-    r"this|"
-    r"that|conversation|future|later|me)\b)"
+    r"though|thanks|just|ok)\b| (?:in|into|to|on|of|from|for) (?:your |the |this |any |my |"
+    r"a )?(?:\w{1,20} )?(?:memory|memories|notes?|records?|profile|file|database|storage|log|"
+    r"message|chat|one|it|this|that|conversation|future|later|me)\b)"
 )
-_OPT_OUT = _pattern(
+_OPT_OUT = ignoring_case(
     rf"{_TO_ASSISTANT} (?:ever |have to |need to )?{_KEEP} {_THIS}{_WHERE}|"
     rf"\bno need to {_KEEP} {_THIS}\b|\b(?:without|rather you didn't|rather not have you|"
-    rf"prefer you "
-    rf"didn't) {_KEEP} {_THIS}\b|\boff[- ]the[- ]record\b|\bstrictly confidential\b|"
+    rf"prefer you didn't) {_KEEP} {_THIS}\b|\boff[- ]the[- ]record\b|\bstrictly confidential\b|"
     r"\bthis is (?:confidential|private|a secret)\b|\bstays? between\b|"
     r"\bkeep (?:this |that |it )?(?:just |strictly )?(?:between (?:us|you and me|ourselves)|"
-    r"private|"
-    r"confidential|to yourself|secret)\b|\b(?:just |strictly )?between (?:us|you and me)(?=\W)|"
-    r"\b(?:forget|disregard|strike) (?:that |what |everything |anything |all )?(?:i|"
-    r"i've) (?:just |ever )?"
-    r"(?:said|told|mentioned|wrote|typed|say)\b|\bremember (?:nothing|none) of (?:this|that|it)\b|"
-    r"(?:^|\b(?:please|just|mind|no|actually|oh),? )(?:forget|disregard) (?:that|this|"
-    r"it)(?=\W{0,20}$|[.,;!])|"
-    r"\bnot (?:for|to be) (?:your |the )?(?:memory|remembered|stored|kept|saved|records?)\b|"
-    r"\bstays? (?:here|in this (?:chat|room|conversation))\b|"
+    r"private|confidential|to yourself|secret)\b|"
+    r"\b(?:just |strictly )?between (?:us|you and me)(?=\W)|"
+    r"\b(?:forget|disregard|strike) (?:that |what |everything |anything |all )?(?:i|i've) "
+    r"(?:just |ever )?(?:said|told|mentioned|wrote|typed|say)\b|"
+    r"\bremember (?:nothing|none) of (?:this|that|it)\b|"
+    r"(?:^|\b(?:please|just|mind|no|actually|oh),? )(?:forget|disregard) (?:that|this|it)"
+    r"(?=\W{0,20}$|[.,;!])|\bnot (?:for|to be) (?:your |the )?(?:memory|remembered|stored|kept|"
+    r"saved|records?)\b|\bstays? (?:here|in this (?:chat|room|conversation))\b|"
     rf"{_TO_ASSISTANT} (?:remember|store|save|memori[sz]e|record)(?=[\s).!]{{0,4}}$)|"
     rf"{_TO_ASSISTANT} (?:remember|store|memori[sz]e|retain|hold on to) (?:my|that (?:i|my)|"
-    rf"things)\b|"
-    r"\bnothing\b.{0,40}\b(?:saved|stored|remembered|kept|recorded|learned)\b|"
-    r"\b(?:ignore|skip) (?:this|that|it) for (?:your |the )?memory\b|\bstop (?:remembering|"
-    r"learning|"
-    r"saving|storing|recording|memori[sz]ing)\b|"
+    r"things)\b|\bnothing\b.{0,40}\b(?:saved|stored|remembered|kept|recorded|learned)\b|"
+    r"\b(?:ignore|skip) (?:this|that|it) for (?:your |the )?memory\b|"
+    r"\bstop (?:remembering|learning|saving|storing|recording|memori[sz]ing)\b|"
     r"\b(?:should|must|shall|may|can)(?: not|n't) be (?:remembered|stored|saved|kept|recorded|"
-    r"learned|"
-    r"memori[sz]ed)\b|\bdidn't hear (?:this|that|it) from me\b|\b(?:incognito|off the books|"
-    r"for your ears only)\b|\b(?:delete|remove|erase|wipe|keep|leave) (?:this|that|it) (?:from|"
-    r"off|out of) "
+    r"learned|memori[sz]ed)\b|\bdidn't hear (?:this|that|it) from me\b|"
+    r"\b(?:incognito|off the books|for your ears only)\b|"
+    r"\b(?:delete|remove|erase|wipe|keep|leave) (?:this|that|it) (?:from|off|out of) "
     r"(?:your |the )?(?:memory|memories|notes|records?|profile)\b|"
     r"\b(?:this|that|it)(?:'s| is) (?:strictly )?(?:a secret|private|confidential)\b|"
     r"^(?:please )?(?:forget|disregard) (?:this|that|it):"
@@ -131,75 +118,58 @@ _OPT_OUT = _pattern(
 # -- words of others ------------------------------------------------------------------------------
 
 _SAYING = (
-    r"(?<!\bi )(?<!\bto )(?<!who )(?<!i'd )(?<!i'll )(?<!i've )(?<!i just )(?<!we )(?:says?|said|"
-    r"wrote|writes|goes|"
-    r"told (?:me|us)|texted(?: me)?|tells (?:me|us)|was like|keeps? (?:saying|telling (?:me|us))|"
-    r"posted|"
-    r"replied|answered|stated|states|reads?)"
+    r"(?<!\bi )(?<!\bto )(?<!who )(?<!i'd )(?<!i'll )(?<!i've )(?<!i just )(?<!we )"
+    r"(?:says?|said|wrote|writes|goes|told (?:me|us)|texted(?: me)?|tells (?:me|us)|was like|"
+    r"keeps? (?:saying|telling (?:me|us))|posted|replied|answered|stated|states|reads?)"
 )
-_OTHERS_SPEAK = _pattern(
+_OTHERS_SPEAK = ignoring_case(
     rf"\b{_SAYING}(?:,|:) (?:i|i'm|i've|my)\b|\b{_SAYING}[,:]? [\"“«']|"
-    rf"\b{_SAYING}(?:,|:| that| to)? (?:always|never|remember|from now on)\b|"
-    rf"\b{_SAYING}:|(?<!to )\basks?:|\bwords were\b|\b(?:is|was) asking:|"
-    r"(?<!i )(?<!i've )\b(?:sent|gave|forwarded|emailed|left|handed|messaged)(?: (?:me|us|him|her|"
-    r"them))? "
-    r"(?:this|the following)\b|\b(?:pinged|messaged|texted|dm'd) (?:me|us):|"
+    rf"\b{_SAYING}(?:,|:| that| to)? (?:always|never|remember|from now on)\b|\b{_SAYING}:|"
+    r"(?<!to )\basks?:|\bwords were\b|\b(?:is|was) asking:|"
+    r"(?<!i )(?<!i've )\b(?:sent|gave|forwarded|emailed|left|handed|messaged)"
+    r"(?: (?:me|us|him|her|them))? (?:this|the following)\b|"
+    r"\b(?:pinged|messaged|texted|dm'd) (?:me|us):|"
     r"^(?:\w{1,20} ){0,2}(?:ticket|message|mail|e-?mail|voicemail|note|comment|review|feedback|"
-    r"request|"
-    r"letter|complaint|question) from\b.{1,40}(?: [-–]|:) |\bwhat would (?:an?|my|the) \w{1,20} "
-    r"(?:say|do|answer|reply)\b|"
-    r"^(?:\w{1,20} ){0,3}(?:post|tweet|caption|bio|slogan|copy|headline|tagline|ad|"
-    r"status)(?: idea| "
-    r"draft)?(?: [-–]|:) |"
-    r"(?:^|\bi |\bwe |\bjust )(?:got|received|found) this (?:(?:\w{1,20} )?(?:letter|e-?mail|mail|"
-    r"note|"
-    r"message|memo|text)\b|from\b|today\W{0,20}$|in the mail\b)|"
-    r"\bthis is what\b.{1,60}\b(?:said|told|wrote|sent)\b|\bwhat (?:my|the|our) \w{1,20} "
-    r"(?:sent|wrote|said)\b|\bon behalf of\b|\b(?:asking|posting|speaking) (?:this )?for (?:a|"
-    r"my) (?:friend|dad|mom|mum|"
-    r"father|mother|sister|brother|wife|husband|son|daughter|colleague|client|neighbou?r|"
-    r"relative)\b|"
+    r"request|letter|complaint|question) from\b.{1,40}(?: [-–]|:) |"
+    r"\bwhat would (?:an?|my|the) \w{1,20} (?:say|do|answer|reply)\b|"
+    r"^(?:\w{1,20} ){0,3}(?:post|tweet|caption|bio|slogan|copy|headline|tagline|ad|status)"
+    r"(?: idea| draft)?(?: [-–]|:) |(?:^|\bi |\bwe |\bjust )(?:got|received|found) this "
+    r"(?:(?:\w{1,20} )?(?:letter|e-?mail|mail|note|message|memo|text)\b|from\b|today\W{0,20}$|"
+    r"in the mail\b)|\bthis is what\b.{1,60}\b(?:said|told|wrote|sent)\b|"
+    r"\bwhat (?:my|the|our) \w{1,20} (?:sent|wrote|said)\b|\bon behalf of\b|"
+    r"\b(?:asking|posting|speaking) (?:this )?for (?:a|my) (?:friend|dad|mom|mum|father|mother|"
+    r"sister|brother|wife|husband|son|daughter|colleague|client|neighbou?r|relative)\b|"
     r"\b(?:sign|poster|manual|wiki|docs?|documentation|letter|guide|handbook|policy|label|website|"
-    r"web site|site|"
-    r"page|article|book|instructions?|faq|notice|banner|memo|leaflet) (?:says?|reads?|states?|"
-    r"tells? (?:you|us|me))\b|"
-    r"\b(?:instructions?|rules?) (?:were|was|are):|^(?:it|he|she) says (?:from now on|that|always|"
-    r"never)\b|"
-    r"^according to (?:the|my|our)\b|"
+    r"web site|site|page|article|book|instructions?|faq|notice|banner|memo|leaflet) "
+    r"(?:says?|reads?|states?|tells? (?:you|us|me))\b|\b(?:instructions?|rules?) (?:were|was|are):|"
+    r"^(?:it|he|she) says (?:from now on|that|always|never)\b|^according to (?:the|my|our)\b|"
     r"^from the (?:[\w-]{1,20} )?(?:guide|manual|docs?|documentation|handbook|wiki|faq|book|"
-    r"website)\b|"
-    r"\bthere's a saying\b|\bas the saying goes\b|\bold saying\b|"
+    r"website)\b|\bthere's a saying\b|\bas the saying goes\b|\bold saying\b|"
     r"\b(?:dad|mom|mum|mother|father|grandmother|grandma|grandpa|grandfather|teacher|boss|coach|"
-    r"wife|"
-    r"husband|friend|landlord|neighbou?r|colleague|doctor|sister|brother) (?:always |often |once |"
-    r"keeps )"
-    r"(?:says|said|tells|telling|preaches)\b|\bwas on their (?:website|page|site)\b|"
-    r"\b(?:someone|somebody|a user|a guy|people) (?:on|in|from|"
-    r"at) \S{1,30}(?: \S{1,30})? (?:says?|said|asks?|wrote|writes|posted)\b"
+    r"wife|husband|friend|landlord|neighbou?r|colleague|doctor|sister|brother) "
+    r"(?:always |often |once |keeps )(?:says|said|tells|telling|preaches)\b|"
+    r"\bwas on their (?:website|page|site)\b|\b(?:someone|somebody|a user|a guy|people) "
+    r"(?:on|in|from|at) \S{1,30}(?: \S{1,30})? (?:says?|said|asks?|wrote|writes|posted)\b"
 )
 
 # -- requests to work on a text -------------------------------------------------------------------
 
 _TEXT_NOUN = (
     r"(?:page|web ?site|site|article|post|tweet|thread|text|paragraph|passage|document|doc|file|"
-    r"pdf|"
-    r"e-?mails?|mails?|message|letter|note|notes|review|reviews|story|poem|song|lyrics|essay|draft|"
-    r"report|paper|abstract|summary|transcript|conversation|chat|dialogue|log|logs|output|error|"
-    r"stack ?trace|traceback|code|function|snippet|script|config|yaml|json|csv|table|readme|commit|"
-    r"diff|patch|ticket|tickets|issue|complaint|recipe|contract|lease|clause|agreement|policy|"
-    r"minutes|cv|resume|résumé|bio|profile|cover letter|prompt|instructions?|system prompt|"
+    r"pdf|e-?mails?|mails?|message|letter|note|notes|review|reviews|story|poem|song|lyrics|essay|"
+    r"draft|report|paper|abstract|summary|transcript|conversation|chat|dialogue|log|logs|output|"
+    r"error|stack ?trace|traceback|code|function|snippet|script|config|yaml|json|csv|table|readme|"
+    r"commit|diff|patch|ticket|tickets|issue|complaint|recipe|contract|lease|clause|agreement|"
+    r"policy|minutes|cv|resume|résumé|bio|profile|cover letter|prompt|instructions?|system prompt|"
     r"sentence|sentences|quote|caption|blurb|description|ad|advert|notice|statement|"
-    r"discharge letter|"
-    r"opening(?: line)?|schema|prompt log|homework|excerpt|section|pattern|sequence|series|"
-    r"invoice|listing|customer|bug in)"
+    r"discharge letter|opening(?: line)?|schema|prompt log|homework|excerpt|section|pattern|"
+    r"sequence|series|invoice|listing|customer|bug in)"
 )
 _GIVEN = (
-    rf"(?:(?:this|these|that|those|the|my|our|his|her|"
-    rf"their) (?:\w{{1,20}}(?:'s)? ){{0,2}}{_TEXT_NOUN}\b|"
-    r"(?:this|these|it|them)(?=\W{0,20}$|[,.:;!?]| (?:for|please|and|in|into|to|as|more|with|from|"
-    r"over|again|"
-    r"better)\b)|(?:the (?:above|below|following|reviews|decisions)|following|below|above)\b|"
-    r"clause \d)"
+    r"(?:(?:this|these|that|those|the|my|our|his|her|their) "
+    rf"(?:\w{{1,20}}(?:'s)? ){{0,2}}{_TEXT_NOUN}\b|(?:this|these|it|them)(?=\W{{0,20}}$|[,.:;!?]|"
+    r" (?:for|please|and|in|into|to|as|more|with|from|over|again|better)\b)|"
+    r"(?:the (?:above|below|following|reviews|decisions)|following|below|above)\b|clause \d)"
 )
 # Work that is always done on a text, whatever else the sentence says.
 _TEXT_WORK = (
@@ -208,49 +178,43 @@ _TEXT_WORK = (
 )
 _WORK = (
     r"(?:read|explain|review|fix|check|correct|improve|polish|shorten|simplify|expand|edit|format|"
-    r"rate|"
-    r"grade|critique|criticise|criticize|analy[sz]e|classify|categori[sz]e|label|extract|convert|"
-    r"parse|"
-    r"debug|refactor|draft|look at|look over|go through|scan|decode|interpret|evaluate|assess|"
-    r"compare|"
-    r"answer|reply to|respond to|give feedback on|give me feedback on|comment on|finish|complete|"
-    r"continue|transcribe|scale|render|validate|clean up|tidy up|turn|make|say|write|rate)"
+    r"rate|grade|critique|criticise|criticize|analy[sz]e|classify|categori[sz]e|label|extract|"
+    r"convert|parse|debug|refactor|draft|look at|look over|go through|scan|decode|interpret|"
+    r"evaluate|assess|compare|answer|reply to|respond to|give feedback on|give me feedback on|"
+    r"comment on|finish|complete|continue|transcribe|scale|render|validate|clean up|tidy up|turn|"
+    r"make|say|write|rate)"
 )
 _LANGUAGE = (
     r"(?:english|german|french|spanish|italian|portuguese|dutch|polish|russian|japanese|chinese|"
-    r"korean|"
-    r"thai|arabic|latin|greek|turkish|hindi|swedish|deutsche?|français|español|italiano)"
+    r"korean|thai|arabic|latin|greek|turkish|hindi|swedish|deutsche?|français|español|italiano)"
 )
-_WORK_REQUEST = _pattern(
-    rf"^{REQUEST_PREFIX}{_TEXT_WORK}\b|\b(?:can|could|would) you "
-    rf"{_TEXT_WORK}\b|\bplease {_TEXT_WORK}\b|"
-    rf"(?:^{REQUEST_PREFIX}|\bplease ){_WORK} (?:me )?(?:a (?:reply|response|"
-    rf"answer) to )?(?:.{{1,40}} (?:of|for|in|to|from|with) )?"
-    rf"{_GIVEN}|(?:^{REQUEST_PREFIX}|\bplease ){_WORK} (?:the|my|our|its|their) "
-    rf"(?:wording|phrasing|tone|"
-    rf"grammar|spelling|punctuation|style|copy)\b|^{REQUEST_PREFIX}{_WORK}(?: please| pls| this)?"
-    rf"\W{{0,20}}$|^(?:grammar|spelling|thoughts|feedback)\W{{0,20}}$|"
+_WORK_REQUEST = ignoring_case(
+    rf"^{REQUEST_PREFIX}{_TEXT_WORK}\b|\b(?:can|could|would) you {_TEXT_WORK}\b|"
+    rf"\bplease {_TEXT_WORK}\b|(?:^{REQUEST_PREFIX}|\bplease ){_WORK} (?:me )?(?:a "
+    rf"(?:reply|response|answer) to )?(?:.{{1,40}} (?:of|for|in|to|from|with) )?{_GIVEN}|"
+    rf"(?:^{REQUEST_PREFIX}|\bplease ){_WORK} (?:the|my|our|its|their) (?:wording|phrasing|tone|"
+    r"grammar|spelling|punctuation|style|copy)\b|"
+    rf"^{REQUEST_PREFIX}{_WORK}(?: please| pls| this)?\W{{0,20}}$|"
+    r"^(?:grammar|spelling|thoughts|feedback)\W{0,20}$|"
     rf"\b(?:auf|ins|en|in|into|al|to) {_LANGUAGE}(?: bitte| please)?\W{{0,3}}:|^traduce\b|"
     rf"^(?:how|what)\b.{{1,40}}\b(?:in|for|into) {_LANGUAGE}\b|\bthe {_LANGUAGE} for\b|"
-    r"\bbetter way to (?:say|put|write|phrase)\b|\bhow (?:do|would|should|can) (?:i|you|"
-    r"one) (?:say|"
-    r"write|put|phrase|translate|spell)\b|"
+    r"\bbetter way to (?:say|put|write|phrase)\b|"
+    r"\bhow (?:do|would|should|can) (?:i|you|one) (?:say|write|put|phrase|translate|spell)\b|"
     rf"^{REQUEST_PREFIX}(?:make|turn) {_GIVEN}.{{0,60}}|"
-    rf"^{REQUEST_PREFIX}make (?:it|this|that) (?:sound |more |less "
-    rf"|shorter|longer|better|polite|formal)|"
-    r"^(?:give|any) (?:me )?(?:feedback|a summary|the gist)\b|\bgive me the gist\b"
+    rf"^{REQUEST_PREFIX}make (?:it|this|that) (?:sound |more |less |shorter|longer|better|polite|"
+    r"formal)|^(?:give|any) (?:me )?(?:feedback|a summary|the gist)\b|\bgive me the gist\b"
 )
 # A question that may be about a text in the lines after it.
-_ASKS = _pattern(r"(?:what|who|why|how|which|where|when|is|are|does|do|can|could|any|help)\b")
-_POINTS = _pattern(
+_ASKS = ignoring_case(r"(?:what|who|why|how|which|where|when|is|are|does|do|can|could|any|help)\b")
+_POINTS = ignoring_case(
     rf"\b(?:this|these|above|below|following)\b|\b(?:clause|step|paragraph|section|line|chapter|"
     rf"page|item|"
     r"point) \d|\bwho has\b|\bmain (?:argument|point|idea)\b|\b(?:went|is|what's) wrong\b|"
     r"\b(?:wrong|happening|going on|say|mean|meant|agreeing to|argument|point) here\b|"
     rf"\b(?:does|doesn't|did) (?:it|he|she|they)\b|\bthe {_TEXT_NOUN}\b|\bany idea\b"
 )
-_POINTS_VAGUELY = _pattern(r"\b(?:this|these|here|above|below|it)\b")
-_LOOKS_BACK = _pattern(
+_POINTS_VAGUELY = ignoring_case(r"\b(?:this|these|here|above|below|it)\b")
+_LOOKS_BACK = ignoring_case(
     rf"\b(?:this|these|that|the) (?:\w{{1,20}} )?{_TEXT_NOUN}\b|\babove\b|"
     rf"^{REQUEST_PREFIX}{_WORK} (?:.{{1,30}} )?this\b|\bwhat does (?:this|that|it) "
     rf"(?:say|mean)\W{{0,20}}$|\b{_TEXT_WORK}\b|\bwhat (?:does|did) (?!i\b)\w{{1,20}} (?:do|mean|"
@@ -259,60 +223,58 @@ _LOOKS_BACK = _pattern(
     r"good)\W{0,20}$"
 )
 # A text that others write of themselves, and that is handed over with a question about it.
-_OTHERS_TEXT = _pattern(
+_OTHERS_TEXT = ignoring_case(
     r"^what (?:does|do) (?:the|this|that|these) .{1,40} (?:mean|say)\?|"
     r"\b(?:this|these|the following) (?:\w{1,20} ){0,2}(?:postings?|posts?|tweets?|e-?mails?|"
-    r"mails?|letters?|"
-    r"messages?|reviews?|texts?|bios?|profiles?|cvs?|resumes?|articles?|poems?|transcripts?|"
-    r"tickets?|"
-    r"complaints?|quotes?|statements?|ads?|prompts?|paragraphs?|sentences?|lyrics)\b"
+    r"mails?|letters?|messages?|reviews?|texts?|bios?|profiles?|cvs?|resumes?|articles?|poems?|"
+    r"transcripts?|tickets?|complaints?|quotes?|statements?|ads?|prompts?|paragraphs?|sentences?|"
+    r"lyrics)\b"
 )
-_ASKS_JUDGMENT = _pattern(
+_ASKS_JUDGMENT = ignoring_case(
     r"^does (?:this|that|it) (?:sound|read|look) (?:natural|polite|formal|correct|native|fluent|"
     r"professional)\b|\b(?:begins|starts|goes|reads|continues) (?:like this|as follows)\b|"
     r"^what (?:language|song|poem|book|film|movie|tense|dialect) is (?:this|it)\b|"
     r"^(?:please )?(?:give me|suggest|i need) an? (?:\w{1,20} ){0,2}(?:caption|slogan|tweet|bio|"
-    r"headline|tagline|toast|pick-up line)\b|"
-    r"^is (?:this|that|it|the following) (?:sentence )?(?:positive|negative|grammatical|correct|"
-    r"rude|polite|"
-    r"spam|fake|legit|good english|a scam|formal|okay|ok)\b"
+    r"headline|tagline|toast|pick-up line)\b|^is (?:this|that|it|the following) "
+    r"(?:sentence )?(?:positive|negative|grammatical|correct|rude|polite|spam|fake|legit|"
+    r"good english|a scam|formal|okay|ok)\b"
 )
-_HANDED_OVER = _pattern(
+_HANDED_OVER = ignoring_case(
     r"^(?:here(?:'s| is| are)|this is|these are|below (?:is|are))\b.{0,40}(?:\b(?:i wrote|"
-    r"so far)\b|:$)|"
-    r"\bmy (?:gpt |system |custom )(?:prompt|instructions?)\b|^the following (?:was|is|are)\b|"
-    r"^see below\b"
+    r"so far)\b|:$)|\bmy (?:gpt |system |custom )(?:prompt|instructions?)\b|"
+    r"^the following (?:was|is|are)\b|^see below\b"
 )
 # The same where the text follows in lines of its own.
-_INTRODUCES_TEXT = _pattern(
+_INTRODUCES_TEXT = ignoring_case(
     # A title and a question to it: "witness statement, what contradictions can you find".
     r"^(?:[\w'-]{1,20} ){0,3}(?:statement|testimony|affidavit|verdict|post|thread|tweet|cringe|"
     r"rant|review|listing|bio|caption|speech|sermon|interview|excerpt|reddit|linkedin|twitter|"
-    r"facebook)\b(?: of the \w{1,20})?, "
-    r".{0,80}\b(?:what|why|how|who|which|where|tell me|find|spot)\b|"
-    r"^i (?:just )?(?:found|got|saw|read|copied|pasted|received) (?:this|these)\b|"
-    rf"^(?:here(?:'s| is| are)|this is|these are|below (?:is|are)|see (?:this|below)|look at this|"
-    rf"check (?:this|it) "
-    rf"out|attached)\b(?:.{{0,40}}\b{_TEXT_NOUN}\b|.{{0,20}}$)"
+    r"facebook)\b(?: of the \w{1,20})?, .{0,80}\b(?:what|why|how|who|which|where|tell me|find|"
+    r"spot)\b|^i (?:just )?(?:found|got|saw|read|copied|pasted|received) (?:this|these)\b|"
+    r"^(?:here(?:'s| is| are)|this is|these are|below (?:is|are)|see (?:this|below)|look at this|"
+    rf"check (?:this|it) out|attached)\b(?:.{{0,40}}\b{_TEXT_NOUN}\b|.{{0,20}}$)"
 )
 
 # -- prose ----------------------------------------------------------------------------------------
 
-_CONVERSATION = _pattern(
+_CONVERSATION = ignoring_case(
     r"\b(?:i|i'm|i've|i'd|i'll|me|my|mine|myself|we|we're|we've|us|our|ours|you|you're|your|yours|"
     r"please|thanks|thank|let's|hi|hello|hey|sorry|yes|no|ok|okay)\b|\?"
 )
-_FIRST_PERSON = _pattern(r"(?<![\w-])(?:i|i'm|i've|i'd|i'll|me|my|mine|myself|we|our|us)\b")
-_REFERS = _pattern(r"(?:it|that|this|he|she|they|what a|good|great|cool|nice|perfect|wow|so)\b")
-_CLOSING_REQUEST = _pattern(
-    r"(?:also|and|oh|btw|by the way|p\.?s\.?|one more thing|for (?:the|your) (?:future|record|"
-    r"memory))"
-    r"[,:.!]? (?:and |also |please,? ){0,2}(?:remember|keep in mind|don't forget|from now on|"
-    r"always|never)\b"
+_FIRST_PERSON = ignoring_case(r"(?<![\w-])(?:i|i'm|i've|i'd|i'll|me|my|mine|myself|we|our|us)\b")
+_REFERS = ignoring_case(
+    r"(?:it|that|this|he|she|they|what a|good|great|cool|nice|perfect|wow|so)\b"
 )
-_UNFINISHED = _pattern(r"\b(?:a|an|the|of|to|in|on|at|for|from|with|and|or|is|are|that|by|as)$")
-_ABOUT_ME = _pattern(r"\b(?:me|myself|remember|note|mind|preferences|facts)\b.{0,40}:$")
-_OWN_ITEM = _pattern(r"(?:i|i'm|i've|my|we|our|call me)\b")
+_CLOSING_REQUEST = ignoring_case(
+    r"(?:also|and|oh|btw|by the way|p\.?s\.?|one more thing|for (?:the|your) "
+    r"(?:future|record|memory))[,:.!]? (?:and |also |please,? ){0,2}(?:remember|keep in mind|"
+    r"don't forget|from now on|always|never)\b"
+)
+_UNFINISHED = ignoring_case(
+    r"\b(?:a|an|the|of|to|in|on|at|for|from|with|and|or|is|are|that|by|as)$"
+)
+_ABOUT_ME = ignoring_case(r"\b(?:me|myself|remember|note|mind|preferences|facts)\b.{0,40}:$")
+_OWN_ITEM = ignoring_case(r"(?:i|i'm|i've|my|we|our|call me)\b")
 
 
 def find_own_words(text: str) -> OwnWords:
@@ -340,13 +302,8 @@ def _sentences(line: str) -> Iterator[_SentenceSpan]:
 
 
 def _split_paragraphs(lines: Sequence[str]) -> Iterator[str]:
-    paragraph: list[str] = []
-    for line in (*lines, ""):
-        if line.strip():
-            paragraph.append(line)
-        elif paragraph:
-            yield split_quotations("\n".join(paragraph))
-            paragraph = []
+    for places in _paragraphs(lines):
+        yield split_quotations("\n".join(lines[at] for at in places))
 
 
 def _without_role_play(lines: Sequence[str], own: list[str]) -> list[str]:
@@ -489,8 +446,7 @@ def _is_foreign_list(lines: Sequence[str], at: int) -> bool:
 def _is_foreign_prose(lines: Sequence[str]) -> bool:
     """Whether most sentences of a long text neither speak of the person nor to the assistant."""
     text = "\n".join(lines)
-    paragraphs = sum(1 for _ in _split_paragraphs(lines))
-    if len(text) < _LONG_PROSE and paragraphs < _MANY_PARAGRAPHS:
+    if len(text) < _LONG_PROSE and len(list(_paragraphs(lines))) < _MANY_PARAGRAPHS:
         return False
     spoken = [sentence.words for line in lines for sentence in _sentences(line)]
     return sum(map(_is_impersonal, spoken)) * 2 > len(spoken)

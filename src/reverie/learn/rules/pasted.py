@@ -8,30 +8,27 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from reverie.learn.rules.sentences import ignoring_case
 
-def _pattern(text: str) -> re.Pattern[str]:
-    return re.compile(text, re.IGNORECASE)
-
-
-_MAIL = _pattern(
+_MAIL = ignoring_case(
     r"(?:from|to|cc|bcc|subject|date|sent|reply-to|received|return-path|message-id|von|an|betreff|"
     r"datum|gesendet|de|para|asunto|objet|envoyé): |(?:fwd?|re|aw|wg): |begin forwarded|"
     r"(?:on|am|le) .{1,80} (?:wrote|schrieb|écrit)\b.{0,40}:$|-{2,12} ?(?:original|forwarded)"
 )
 # A greeting on a line of its own, to somebody other than the assistant.
-_SALUTATION = _pattern(
+_SALUTATION = ignoring_case(
     r"(?:hi|hello|hey|dear|good (?:morning|afternoon|evening|day)|hallo|liebe[rs]?)"
     r"(?! (?:there|again|assistant|claude|chatgpt|gpt|gemini|copilot|reverie|ai|bot|friend|buddy|"
     r"you|i|i'm|my|it|this|can|could|what|how|is|do)\b)(?: [^\s,!.:]{1,30}){1,4} ?[,!:]?$"
 )
-_LOG = _pattern(
+_LOG = ignoring_case(
     r"\[?\d{4}-\d\d-\d\d[t ]\d\d:|\[\d{1,2}:\d\d|\d{1,2}:\d\d:\d\d|\d\d:\d\d\.\d{3} -->|webvtt$|"
     r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec) {1,2}\d{1,2} \d\d:\d\d|"
     r"\[(?:error|warn(?:ing)?|info|debug|trace|fatal|hint|notice)\]|traceback \(|"
     r"(?:error|warn(?:ing)?|info|debug|trace|fatal|notice|hint|panic): |npm (?:err!|warn)|"
     r"[vdiwef]/[\w.]{1,40}[:(]|[\w.-]{1,40}\[\d{1,8}\]:|\S{1,80} \[?\d{1,2}:\d\d(?: ?[ap]m)?\]?$"
 )
-_TERMINAL = _pattern(
+_TERMINAL = ignoring_case(
     r"[$%❯➜] \S|~ ?[%$]|>>> ?|\.\.\. \S|[\w.-]{1,40}@[\w.-]{1,40}:.{0,80}[$#%>](?: |$)|"
     r"(?:\(\w{1,20}\) )?[\w.-]{1,40}@[\w.-]{1,40} .{0,40}[%$#](?: |$)|ps [a-z]:\\|[a-z]:\\\S{0,80}>"
 )
@@ -46,54 +43,49 @@ _CODE = re.compile(
     r"(?:feat|fix|chore|docs|refactor|test|build|perf)(?:\([\w-]{1,30}\))?!?: |BREAKING CHANGE:|"
     r"(?:console|System|std|self|this)[.:]{1,2}\w{1,40}|https?://\S{1,500}$"
 )
-_DATA = _pattern(
+_DATA = ignoring_case(
     r"[\[{] {0,4}[\"'{\[]|\"[\w -]{1,60}\" {0,2}[:;,]|- {1,3}[a-z_]{1,30}: |[a-z_]{2,30}:$"
 )
 _ROW = re.compile(r"[\w\"-]{1,40}(?:[,;][\w\" .'-]{1,60}){1,20}$")
-_MARKUP = _pattern(
+_MARKUP = ignoring_case(
     r"#{1,6} |\ue001?``|[-=_*~#+]{3,}|</?[a-z!?]|&[a-z]{2,8};|\[[^\]]{1,80}\]\([^)]{1,200}\)|"
-    r"http/\d|"
-    r"(?:get|post|put|patch|delete|head) /\S{0,200} http/|!\[|\{%|\.\. [a-z]|={2,}"
+    r"http/\d|(?:get|post|put|patch|delete|head) /\S{0,200} http/|!\[|\{%|\.\. [a-z]|={2,}"
 )
-_INLINE_MARKUP = _pattern(r"</[a-z]|&lt;|<!--|\s\|\s.{1,80}\s\|\s|→|\s->\s")
-_DOCUMENT_PART = _pattern(
-    r"[(\[](?:verse|chorus|bridge|intro|outro|hook|refrain|pre-chorus)\b|chapter (?:\d|[ivx]+\b|"
-    r"one)|"
-    r"(?:int|ext)\. |act [ivx\d]+\b|★|☆|\d(?:[.,]\d)? ?/ ?(?:5|10)\b(?!/)|\d stars?\b|part (?:one|"
-    r"\d)|"
-    r"§ ?\d|article \d|clause \d|step \d|page \d|§|©|ticket #|(?:ingredients|method|attendees|"
-    r"present|minutes|agenda|abstract|introduction|summary|menu|skip to content)\b:?$|"
-    r"[\w/-]{1,60}\.[a-z]{1,5}:?$|rt @|@\w{1,30}:|(?:patient|pt|cc|hpi|bp)\b.{0,40}:|"
-    r"curriculum vitae|"
-    r"#{2,6} ?(?:instruction|input|system)|\W{0,3}(?:system|assistant|user|human|ai)\W{0,3}: "
+_INLINE_MARKUP = ignoring_case(r"</[a-z]|&lt;|<!--|\s\|\s.{1,80}\s\|\s|→|\s->\s")
+_DOCUMENT_PART = ignoring_case(
+    r"[(\[](?:verse|chorus|bridge|intro|outro|hook|refrain|pre-chorus)\b|"
+    r"chapter (?:\d|[ivx]+\b|one)|(?:int|ext)\. |act [ivx\d]+\b|★|☆|"
+    r"\d(?:[.,]\d)? ?/ ?(?:5|10)\b(?!/)|\d stars?\b|part (?:one|\d)|§ ?\d|article \d|clause \d|"
+    r"step \d|page \d|§|©|ticket #|(?:ingredients|method|attendees|present|minutes|agenda|abstract|"
+    r"introduction|summary|menu|skip to content)\b:?$|[\w/-]{1,60}\.[a-z]{1,5}:?$|rt @|@\w{1,30}:|"
+    r"(?:patient|pt|cc|hpi|bp)\b.{0,40}:|curriculum vitae|#{2,6} ?(?:instruction|input|system)|"
+    r"\W{0,3}(?:system|assistant|user|human|ai)\W{0,3}: "
 )
 # The kind of a document as the first words of a line: "User manual, page 3."
-_DOCUMENT = _pattern(
+_DOCUMENT = ignoring_case(
     r"(?:the |our )?(?:\w{1,20} ){0,2}(?:nda|terms|privacy policy|agreement|contract|lease|manual|"
-    r"memo|press release|"
-    r"policy|guidelines?|briefing|invoice|transcript|podcast|report|newsletter|lecture|handout|"
-    r"syllabus|"
-    r"faq|minutes|user story|job (?:ad|description)|datasheet|leaflet|brochure)\b[^.!?:]{0,40}[.:] "
+    r"memo|press release|policy|guidelines?|briefing|invoice|transcript|podcast|report|newsletter|"
+    r"lecture|handout|syllabus|faq|minutes|user story|job (?:ad|description)|datasheet|leaflet|"
+    r"brochure)\b[^.!?:]{0,40}[.:] "
 )
 _LABEL = re.compile(
     r"(?:[-*•] )?[<(\[]?[\w@.'§-]{1,24}(?: [\w.'&-]{1,20}){0,2}[>)\]]?(?: \([\d:]{1,8}\))?:(?: |$)"
 )
 _CHAT = re.compile(r"<[\w.-]{1,24}> \S|[A-Z]\w{0,20} - \S")
-_OWN_LABEL = _pattern(
+_OWN_LABEL = ignoring_case(
     r"(?:p\.?s\.?|note|correction|update|edit|fyi|btw|by the way|question|context|background|"
     r"please|remember|also|actually|sorry|important|reminder|fun fact|about me|.{0,30}\bme|"
-    r"from now "
-    r"on|always|never|my \w{1,20}(?: \w{1,20})?)\s{0,2}:"
+    r"from now on|always|never|my \w{1,20}(?: \w{1,20})?)\s{0,2}:"
 )
 _ITEM = re.compile(r"(?:[-*•–]|\d{1,2}[.)]) {1,4}(?=\S)")
 # A title on a line of its own: not a sentence, and not addressed to anybody.
 _TITLE = re.compile(r"[A-Z][^.!?,;:…\"“]{1,60}$")
-_CONVERSATIONAL = _pattern(
+_CONVERSATIONAL = ignoring_case(
     r"(?:i|i'm|i've|i'd|my|me|you|your|please|thanks|thank|thx|hi|hello|hey|ok|okay|yes|no|"
     r"quick|question|help|sorry|update|good|great|cool|nice|wow|well|so|also|btw|remember|always|"
     r"never|from now|keep|call|don't|do|is|are|am|was|has|can|it's|that's|here's|let's)\b"
 )
-_NO_TITLE = _pattern(
+_NO_TITLE = ignoring_case(
     r"\b(?:i|i'm|i've|my|me|mine|you|your|is|are|was|were|has|have|had|will|can|does|did|need)\b"
 )
 
@@ -111,7 +103,8 @@ def starts_pasted_text(lines: Sequence[str], at: int) -> bool:
         _DOCUMENT.match(line) and not _NO_TITLE.search(line.split(". ")[0])
     ):
         return True
-    return bool(_SALUTATION.match(line)) and _is_letter(lines, at)
+    # A greeting by name starts a letter.
+    return bool(_SALUTATION.match(line)) and _has_text_after(lines, at)
 
 
 def is_quoted_or_indented(line: str, at: int) -> bool:
@@ -153,11 +146,8 @@ def _is_title(lines: Sequence[str], at: int) -> bool:
     line = lines[at].strip()
     if not _TITLE.match(line) or len(line.split()) > 7 or _CONVERSATIONAL.match(line):
         return False
-    if is_item(line) or _NO_TITLE.search(line):
-        return False
-    return any(following.strip() for following in lines[at + 1 :])
+    return not is_item(line) and not _NO_TITLE.search(line) and _has_text_after(lines, at)
 
 
-def _is_letter(lines: Sequence[str], at: int) -> bool:
-    """Whether text follows on later lines, so that a greeting by name starts a letter."""
+def _has_text_after(lines: Sequence[str], at: int) -> bool:
     return any(following.strip() for following in lines[at + 1 :])

@@ -18,6 +18,7 @@ from reverie.learn.rules.sentences import (
     Sentence,
     has_label,
     has_quotation,
+    ignoring_case,
     iter_sentences,
     iter_with_corrections,
     restore_text,
@@ -200,81 +201,74 @@ _COMMANDS = """
 """
 
 
-def _pattern(text: str) -> re.Pattern[str]:
-    return re.compile(text, re.IGNORECASE)
-
-
 # Signs of a text to work on or of role play: then the message says nothing about the person.
-_MATERIAL = _pattern(
+_MATERIAL = ignoring_case(
     r"\b(?:translat(?:e|es|ing|ion)|rewrit(?:e|ing)|rephras(?:e|ing)|paraphras(?:e|ing)|"
     r"proofread(?:ing)?|summari[sz](?:e|ing)|grammar|spelling|sentences?|lyrics|dialogue|"
     r"the following|(?:this|that|my) (?:text|letter|paragraph|essay|draft)|(?:this|that) e-?mail|"
-    r"(?:write|draft|compose|generate|create|tell|continue)(?: \S{1,40}){0,5} (?:story|poem|song|"
-    r"email|"
-    r"e-mail|letter|essay|bio|biography|script|speech|post|tweet|text|message|profile|character)|"
-    r"imagine|pretend|suppose|assume|assuming|hypothetical(?:ly)?|what if|let's say|let us say|"
-    r"role-?play(?:ing)?|act as|acting as|scenario|for example|for instance|fiction(?:al)?|"
-    r"persona|in character|you are (?:an?|the|now))\b|\be\.g\.|^dear "
+    r"(?:write|draft|compose|generate|create|tell|continue)(?: \S{1,40}){0,5} "
+    r"(?:story|poem|song|email|e-mail|letter|essay|bio|biography|script|speech|post|tweet|text|"
+    r"message|profile|character)|imagine|pretend|suppose|assume|assuming|hypothetical(?:ly)?|"
+    r"what if|let's say|let us say|role-?play(?:ing)?|act as|acting as|scenario|for example|"
+    r"for instance|fiction(?:al)?|persona|in character|you are (?:an?|the|now))\b|\be\.g\.|^dear "
 )
-_RETRACTION = _pattern(
+_RETRACTION = ignoring_case(
     r"(?:not|just kidding|kidding|just joking|joking|jk|i wish|i left|i quit|lol|psych|as if|"
     r"yeah,? right|in my dreams|said no|or (?:not|at least|so)|if|unless|only|until|for now|"
     r"but (?:only|not|then|now)|at least|then|later|after that|afterwards|eventually)\b|/s\b"
 )
-_LAUGH = _pattern(r",? ?\b(?:lol|lmao|rofl|haha\w{0,20}|jk)\b")
-_CONJUNCTION = _pattern(r"(,? and (?=(?:I|my)\b)|,? but |, (?=(?:I|my)\b))")
-_OPEN_START = _pattern(r"(?:I|my|we|our|it|this|that's|there|thanks|thank you)\b")
+_LAUGH = ignoring_case(r",? ?\b(?:lol|lmao|rofl|haha\w{0,20}|jk)\b")
+_CONJUNCTION = ignoring_case(r"(,? and (?=(?:I|my)\b)|,? but |, (?=(?:I|my)\b))")
+_OPEN_START = ignoring_case(r"(?:I|my|we|our|it|this|that's|there|thanks|thank you)\b")
 _TIME = (
     r"(?:days?|weeks?|weekends?|months?|summer|winter|spring|autumn|fall|semester|term|moment|"
     r"nights?|holidays?|while|time|morning|afternoon|evening)"
 )
-_DOUBT = _pattern(
+_DOUBT = ignoring_case(
     r"\b(?:if|unless|whether|would|could|might|maybe|perhaps|possibly|probably|supposedly|"
     r"allegedly|apparently|theoretically|pretend(?:ed|ing)?|imagin\w{1,9}|suppos\w{1,9}|"
-    r"dream\w{0,9}|wish\w{0,9}|"
-    r"jok(?:e|es|ing)|kidding|jk|lol|lmao|rofl|haha\w{0,20}|sarcas\w{1,9}|not really|said|says|"
-    r"saying|told|"
-    r"tells|claim(?:s|ed)?|thinks|thought|believes|according|used to|until|till|temporar\w{1,9}|"
-    r"almost|nearly|sometimes|occasionally|partly|kind of|sort of|as if|as though|i guess|i think|"
-    r"i believe|i assume|not sure|during|visiting|on (?:holiday|vacation)|"
-    r"or (?:so|something|at least|not)|"
-    r"in (?:the|this|my|a) (?:game|story|book|novel|film|movie|play|show|simulation)|"
-    rf"for (?:now|(?:\w{{1,20}} ){{1,3}}?{_TIME}))\b|/s\b|🙄|"
+    r"dream\w{0,9}|wish\w{0,9}|jok(?:e|es|ing)|kidding|jk|lol|lmao|rofl|haha\w{0,20}|sarcas\w{1,9}|"
+    r"not really|said|says|saying|told|tells|claim(?:s|ed)?|thinks|thought|believes|according|"
+    r"used to|until|till|temporar\w{1,9}|almost|nearly|sometimes|occasionally|partly|kind of|"
+    r"sort of|as if|as though|i guess|i think|i believe|i assume|not sure|during|visiting|"
+    r"on (?:holiday|vacation)|or (?:so|something|at least|not)|in (?:the|this|my|a) "
+    r"(?:game|story|book|novel|film|movie|play|show|simulation)|for (?:now|"
+    rf"(?:\w{{1,20}} ){{1,3}}?{_TIME}))\b|/s\b|🙄|"
     r",? (?:right|correct|eh|huh|innit|no|yeah|not|don't i|isn't (?:it|he|she))\W{0,20}$"
 )
-_TEMPORARY = _pattern(
+_TEMPORARY = ignoring_case(
     rf"\b(?:today|tonight|tomorrow|yesterday|(?:this|next|every other) (?:year|{_TIME})|these days|"
     r"right now|at (?:the|this) moment|at present|on weekends|"
     r"(?:half|part|most|some) of the (?:year|time))\b"
 )
-_LONG_AGO = _pattern(
+_LONG_AGO = ignoring_case(
     r"\b(?:(?:19|20)\d\d|ago|when|while|back|then|after|before|later|originally|once|left|quit|"
     r"at (?:the )?age|as an? (?:child|kid|student|teen\w{0,9}|baby))\b"
 )
-_AFTER_VALUE = _pattern(
+_AFTER_VALUE = ignoring_case(
     r"\W{0,80}$|\s{0,4}[,.!…(;]|\s{1,4}[–—-]{1,4}\s|\s{1,4}(?:and|because|since|with|who|which|as|"
     r"so|from|in|near|at|"
     r"for|on|to|though|although|now|too)\b"
 )
-_SINCE_THEN = _pattern(r"\s{1,4}(?:last|today|yesterday|this|recently)\b")
+_SINCE_THEN = ignoring_case(r"\s{1,4}(?:last|today|yesterday|this|recently)\b")
 # A second value follows, as in "I live in Rome and Paris": storing one of them would be wrong.
 _ONE_MORE = re.compile(r"(?:, \S{1,40})?,? and (?:[A-Z]|(?:in|at|for|also)\b)")
 
-_REMEMBER = _pattern(
+_REMEMBER = ignoring_case(
     r"(?P<please>please,? )?(?:always |do |also )?(?:remember|(?:do not|don't|dont|never) forget|"
     r"(?:keep|bear) in mind)(?P<link> that\b|(?: this| the following)?\s{0,4}:|)\s{1,4}(?P<said>.+)"
 )
-_FROM_NOW_ON = _pattern(
+_FROM_NOW_ON = ignoring_case(
     r"(?:please,? )?from now on(?:wards?)?(?:\s*+[,:])?\s++(?:please,? )?"
     r"(?!(?:he|she|it|they|his|her|their)\b)(?P<said>.+)"
 )
-_COMMAND = _pattern(
+_COMMAND = ignoring_case(
     rf"(?:please,? )?(?P<whole>(?P<when>always|never) (?P<said>(?:{'|'.join(_COMMANDS.split())})\b"
     r"(?!\W{0,8}(?:that|this|it|so|up|never|again)\b)\s{1,4}\S.*))"
 )
-_PREPOSITION = _pattern(r"(?:in|at|to|for|as|on) ")
-_NO_FACT = _pattern(r"(?:to|when|how|what|why|where|who|me|us|him|her|them|if)\b")
-_OWN = _pattern(r"(?:I|my|this|these)\b")
+_PREPOSITION = ignoring_case(r"(?:in|at|to|for|as|on) ")
+_NO_FACT = ignoring_case(r"(?:to|when|how|what|why|where|who|me|us|him|her|them|if)\b")
+_OWN = ignoring_case(r"(?:I|my|this|these)\b")
 # "Remember that time we met" looks back, and asks for nothing to be stored.
 _REMINISCENCE = re.compile(
     r"(?!(?i:when|if|in|on|at|after|before|every|for|the|an?|I|my|we|you|he|she|it|they|our)\b)"
@@ -285,7 +279,7 @@ _CLAUSE_START = re.compile(
     r"(?i:I|we|you|he|she|it|they|my|our|his|her|their|your|the|an?|all|every|each|there|when|if|"
     r"on|in|at|for)\b|[A-Z]"
 )
-_VERB = _pattern(
+_VERB = ignoring_case(
     r"\b(?:am|is|are|was|were|has|have|had|does?|did|can|cannot|will|shall|should|must|needs?|"
     r"wants?|likes?|loves?|hates?|prefers?|lives?|works?|uses?|means?|starts?|ends?|costs?|eats?|"
     r"drinks?|speaks?|(?:he|she|it|that|there)'s)\b|n't\b|'(?:m|re|ve|ll)\b"
@@ -308,11 +302,6 @@ def extract_statements(text: str) -> list[Statement]:
         statements[key] = replace(statement, explicit=statement.explicit or earlier.explicit)
     # Later statements may correct earlier ones, so the first are dropped when there are too many.
     return list(statements.values())[-MAX_STATEMENTS:]
-
-
-def asks_to_remember(text: str) -> bool:
-    """Whether the message asks for something to be remembered."""
-    return any(True for _ in extract_requests(text))
 
 
 def extract_requests(text: str) -> Iterator[str]:
@@ -483,7 +472,7 @@ def _read_sentence(sentence: str) -> Iterator[_ClauseMatch]:
 @cache
 def _openings() -> list[tuple[_Rule, re.Pattern[str]]]:
     """Compile the openings of all rules, on first use: it takes longer than importing the rest."""
-    return [(rule, _pattern(rf"(?:{rule.opening})(?!\w)")) for rule in RULES]
+    return [(rule, ignoring_case(rf"(?:{rule.opening})(?!\w)")) for rule in RULES]
 
 
 def _read_clause(clause: str, qualified: str) -> _ClauseMatch | None:

@@ -13,6 +13,12 @@ MAX_TEXT_CHARS = 6_000
 # A line of at least this length may have been wrapped.
 _MIN_WRAPPED_CHARS = 50
 
+
+def ignoring_case(pattern: str) -> re.Pattern[str]:
+    """Compile a pattern that matches upper and lower case."""
+    return re.compile(pattern, re.IGNORECASE)
+
+
 # Private-use characters that replace the spaces in a quotation and mark its start. This makes a
 # quotation one long word, so that no sentence ends or starts inside it.
 _SPACE, _QUOTE = "\ue000", "\ue001"
@@ -29,62 +35,51 @@ _QUOTED = re.compile(
 )
 _ITEM = re.compile(r"(?:[-*•]|\d{1,2}[.)]) {1,4}")
 # A line after which everything was pasted: a ruler, a tag, a mail header, a line of a chat.
-_PASTED = re.compile(
+_PASTED = ignoring_case(
     r"[-=_*~#+]{3,}|<[a-z/!]|on .{1,80} wrote\b|begin forwarded|(?:from|to|subject|date|sent): |"
-    r"\S{1,60}(?: \S{1,60})? \[?\d{1,2}:\d\d(?: ?[ap]m)?\]?$",
-    re.IGNORECASE,
+    r"\S{1,60}(?: \S{1,60})? \[?\d{1,2}:\d\d(?: ?[ap]m)?\]?$"
 )
-_ABOUT_ME = re.compile(
-    r"(?:.{0,40} )?(?:about me|about myself|remember(?: this| these)?|note)\s{0,4}:$", re.IGNORECASE
+_ABOUT_ME = ignoring_case(
+    r"(?:.{0,40} )?(?:about me|about myself|remember(?: this| these)?|note)\s{0,4}:$"
 )
 _END = re.compile(r"(?<![.!?…;])[.!?…;]++[\"'”’)\]]*+(?=\s|$)")
 _NEXT = re.compile(r"\s{1,8}(?:I|My|We|Please|Remember|Always|Never|From)\b")
-_LEAD_IN = re.compile(
+_LEAD_IN = ignoring_case(
     r"(?:actually|no|nope|yes|yeah|yep|sorry|well|btw|by the way|oh|and|also|so|but|ok|okay|fyi|"
     r"p\.?s|note|correction|update|now|i meant?|wait|oops|whoops|hold on|"
     r"scratch that)(?:\s{0,4}[,.!:…–—-]{1,8}\s{0,4}|\s{1,4})|remember, |"
-    r"(?:hi|hello|hey)(?:(?: \w{1,40}){0,2}\s{0,4}[,.!–—-]{1,8}\s{0,4}|(?: there| again)?\s{1,4})",
-    re.IGNORECASE,
+    r"(?:hi|hello|hey)(?:(?: \w{1,40}){0,2}\s{0,4}[,.!–—-]{1,8}\s{0,4}|(?: there| again)?\s{1,4})"
 )
 # The words by which a person corrects what they said last.
-_CORRECTS = re.compile(
+_CORRECTS = ignoring_case(
     r"(?:oops|whoops|sorry|no|nope|er|erm|uh|um|hmm|wait|hold on|actually|i mean|i meant|"
-    r"i meant to say|correction|let me correct that|make that|scratch that|or rather|rather|"
-    r"my bad|my mistake|typo)(?:\s?[,.:;!…–—-]{1,3}\s?|\s)|"
-    r"\*(?=\w)",
-    re.IGNORECASE,
+    r"i meant to say|correction|let me correct that|make that|scratch that|or rather|rather|my bad|"
+    r"my mistake|typo)(?:\s?[,.:;!…–—-]{1,3}\s?|\s)|\*(?=\w)"
 )
-_MIDWAY = re.compile(
+_MIDWAY = ignoring_case(
     r"(?:,|…|\.\.\.| [–—-]{1,2}) ?(?=(?:i meant? |(?:oops|whoops|sorry|no|er|erm|uh|um|hmm|wait|"
-    r"scratch that|my bad)[,:–—-]|"
-    r"no,? wait\b|or rather\b|make that\b))",
-    re.IGNORECASE,
+    r"scratch that|my bad)[,:–—-]|no,? wait\b|or rather\b|make that\b))"
 )
 # The words of a correction may also follow it: "Oops, Nantes I mean".
-_AFTERTHOUGHT = re.compile(r",? (?:i meant?|that is|rather|sorry)$", re.IGNORECASE)
+_AFTERTHOUGHT = ignoring_case(r",? (?:i meant?|that is|rather|sorry)$")
 _MAX_CORRECTION_WORDS = 6
-_NO_CORRECTION = re.compile(
+_NO_CORRECTION = ignoring_case(
     r"(?:thanks?|thank|problem|worries|need|idea|way|matter|really|seriously|i|i'm|i've|i'd|my|we|"
-    r"it|"
-    r"it's|that|that's|this|what|not|never|but|and|because|for|about|if|you|your|he|she|they|"
-    r"there|can|"
-    r"could|do|does|don't|is|are|was|how|why|where|when|who|which|just|only|also|please|ok|okay|"
-    r"yes|no|"
-    r"of|everyone|everybody|guys|dude|man|let|let's|one|more|again|with|forget|remember|always)\b",
-    re.IGNORECASE,
+    r"it|it's|that|that's|this|what|not|never|but|and|because|for|about|if|you|your|he|she|they|"
+    r"there|can|could|do|does|don't|is|are|was|how|why|where|when|who|which|just|only|also|please|"
+    r"ok|okay|yes|no|of|everyone|everybody|guys|dude|man|let|let's|one|more|again|with|forget|"
+    r"remember|always)\b"
 )
-_TAKES_BACK = re.compile(
+_TAKES_BACK = ignoring_case(
     r"(?:(?:oops|sorry|actually|oh|well|hold on),? ){0,2}(?:no,? wait|no|nope|wait|scratch that|"
-    r"correction)[,.:;!…–—-]",
-    re.IGNORECASE,
+    r"correction)[,.:;!…–—-]"
 )
-_ONE_MORE = re.compile(r"\b(?:too|also|as well|either)\b", re.IGNORECASE)
-_ASIDE = re.compile(r",? (?:by the way|btw|fyi|you know)(?=[.!…]{0,8}$)", re.IGNORECASE)
+_ONE_MORE = ignoring_case(r"\b(?:too|also|as well|either)\b")
+_ASIDE = ignoring_case(r",? (?:by the way|btw|fyi|you know)(?=[.!…]{0,8}$)")
 _LABEL = re.compile(r":(?:\s|$)")
-_REQUEST = re.compile(
+_REQUEST = ignoring_case(
     r"(?:please,? )?(?:remember|don't forget|do not forget|(?:keep|bear) in mind|from now on|"
-    r"always|never)\b",
-    re.IGNORECASE,
+    r"always|never)\b"
 )
 
 
@@ -169,7 +164,7 @@ def has_quotation(sentence: str) -> bool:
 
 def restore_text(sentence: str) -> str:
     """Return a sentence with its quotations restored, on one line."""
-    return one_line(sentence.replace(_QUOTE, "").replace(_SPACE, " "))
+    return one_line(split_quotations(sentence))
 
 
 def ends_with_abbreviation(before: str) -> bool:

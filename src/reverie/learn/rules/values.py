@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from reverie.learn.rules.sentences import ends_with_abbreviation
+from reverie.learn.rules.sentences import ends_with_abbreviation, ignoring_case
 
 MAX_VALUE_CHARS = 80
 
@@ -96,41 +96,37 @@ _NOT_ALLERGENS = _words("""
 """)
 
 
-def _pattern(text: str) -> re.Pattern[str]:
-    return re.compile(text, re.IGNORECASE)
-
-
-_AFTER_JOB = _pattern(
+_AFTER_JOB = ignoring_case(
     r"[,.!…(;]|(?<!\s)\s+[–—-]+\s|(?<!\s)\s+(?:and|because|since|so|with|in|at|for|from|who|which|on|now)\b"
 )
-_TRADE = _pattern(
+_TRADE = ignoring_case(
     r"(?:er|or|ist|ian|eer|ant|man|woman|analyst|architect|barista|chef|clerk|coach|cook|judge|"
     r"lead|medic|mechanic|midwife|nanny|nurse|paralegal|pilot|student|vet)$"
 )
-_AFTER_THING = _pattern(
+_AFTER_THING = ignoring_case(
     r"[,.!…(;]|(?<!\s)\s+[–—-]+\s|(?<!\s)\s+(?:because|since|so|though|although)\b|"
     r"(?<!\s)\s+and (?=(?:also |really )?(?:am|can|do|don't|enjoy|hate|have|like|live|love|need|"
     r"prefer|think|use|want|will|work|would)\b)"
 )
-_AFTER_COMMA = _pattern(
+_AFTER_COMMA = ignoring_case(
     r",\s{0,4}(?:and|but|so|because|which|who|especially|particularly|though|thanks|thank|please|"
-    r"too|"
-    r"he|he's|she|she's|it|it's|they|they're|what|what's|how|how's|can|could|do|does|is|are|we|"
+    r"too|he|he's|she|she's|it|it's|they|they're|what|what's|how|how's|can|could|do|does|is|are|we|"
     r"you|not|since|as)\b"
 )
 _SERIES = re.compile(r"[\w' -]+(?:, [\w' -]+)+,? and [\w' -]+")
-_FILLER = _pattern(r"(?<!\s)\s+(?:too|as well|a lot|very much|so much|(?:the )?most|any ?more)$")
+_FILLER = ignoring_case(
+    r"(?<!\s)\s+(?:too|as well|a lot|very much|so much|(?:the )?most|any ?more)$"
+)
 # Trailing punctuation, matched on the reversed text so that the search is linear.
 _FILLER_SIGNS = re.compile(r"\W+\s")
 # Words that cannot be understood without the conversation, or that refer to somebody else.
-_CONTEXT_DEPENDENT = _pattern(
+_CONTEXT_DEPENDENT = ignoring_case(
     r"\b(?:it|its|this|that|these|those|them|they|their|him|his|he|her|she|you|your|yours|me|my|"
     r"mine|i|we|us|our|ours|one|ones|both|not|no|nothing|none|nobody|neither|never|option|version|"
     r"answer|suggestion|idea|approach|choice|solution|way|first|second|former|latter|here|there|"
-    r"yes)\b|"
-    r"^(?:the|an?)$|^\W|^\w$|\d$"
+    r"yes)\b|^(?:the|an?)$|^\W|^\w$|\d$"
 )
-_UNCLEAR = _pattern(
+_UNCLEAR = ignoring_case(
     r"\b(?:to|how|what|when|where|why|who|whom|which|more|less|better|best|than|like|if|or)\b|"
     r"^(?:all the|asking|bothering|complaining|everything|interrupting|seeing|hearing|having|"
     r"working)\b"

@@ -57,11 +57,7 @@ KEY_FORMATS: tuple[tuple[str, str, str], ...] = (
     ("devin token", "cog_", "[a-z0-9]{40,}"),
     ("docker token", "SWMTKN-", r"\d-[a-z0-9-]{50,}"),
     ("docker token", "dckr_pat_ dckr_oat_", rf"{WIDE}{{20,}}"),
-    (
-        "doppler token",
-        "dp.pt. dp.st. dp.ct. dp.sa. dp.scim. dp.audit. dp.said.",
-        r"[\w.-]{35,}",
-    ),
+    ("doppler token", "dp.pt. dp.st. dp.ct. dp.sa. dp.scim. dp.audit. dp.said.", r"[\w.-]{35,}"),
     ("discord token", "mfa.", rf"{WIDE}{{20,}}"),
     ("dropbox token", "sl.", rf"(?:[a-zA-Z]\.)?{WIDE}{{100,}}"),
     ("dub key", "dub_", rf"(?=\w*\d){WORD}{{24}}"),

@@ -146,11 +146,7 @@ _WHOLE_FORMATS = tuple(
             "/webhooks/",
             r"discord(?:app)?\.com/api/(?:v\d+/)?webhooks/\d{17,20}/[\w-]{50,}",
         ),
-        (
-            "teams webhook",
-            ".office.com/",
-            r"\.office\.com/webhook(?:b2)?/[\w@-]{70,}/[\w/-]{60,}",
-        ),
+        ("teams webhook", ".office.com/", r"\.office\.com/webhook(?:b2)?/[\w@-]{70,}/[\w/-]{60,}"),
         ("telegram token", "telegram.org/bot", r"telegram\.org/bot[\w:-]{30,}"),
     )
 )
@@ -181,9 +177,7 @@ _IN_QUERY = re.compile(
 )
 _HEADERS = ("bearer", "basic", "token", "digest", "apikey", "ssws", "oauth")
 # Matched against the text in lower case.
-_HEADER = re.compile(
-    r"(bearer|basic|token|digest|apikey|ssws|oauth)[ :=]{1,2}[\"'`]?([\w.~+/=:|-]{16,})"
-)
+_HEADER = re.compile(rf"({'|'.join(_HEADERS)})[ :=]{{1,2}}[\"'`]?([\w.~+/=:|-]{{16,}})")
 _CURL_USER = re.compile(r"\s(?:-u|--user)[ =]\"?'?([^\s:\"']{1,60}:[^\s\"']{4,})")
 _PHRASE = re.compile(
     r"(?:mnemonic|(?:seed|recovery|secret)[ _-]?phrase)\W{1,4}(?:is\W{1,3})?"
@@ -219,9 +213,8 @@ def _find_in_urls_and_headers(text: str, lowered: str) -> Iterator[SecretMatch]:
 # -- keys of unknown services ---------------------------------------------------------------------
 
 _PREFIXED = re.compile(
-    r"(?<![A-Za-z0-9_.-])((?:[A-Za-z][A-Za-z0-9]{0,11}[_-]){1,3})"
-    r"([A-Za-z0-9]{16,200}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"
-    r"(?:[_-][A-Za-z0-9]{6,64}){0,2}(?![A-Za-z0-9])"
+    r"(?<![A-Za-z0-9_.-])((?:[A-Za-z][A-Za-z0-9]{0,11}[_-]){1,3})([A-Za-z0-9]{16,200}|"
+    r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?:[_-][A-Za-z0-9]{6,64}){0,2}(?![A-Za-z0-9])"
 )
 _KEY_PREFIX = re.compile(
     r"(?:^|[_-])(?:sk|pk|rk|ak|live|test|prod|staging|pat|svc|priv|secret|cred)[_-]|"
@@ -300,9 +293,8 @@ _SECRET_WORD = re.compile(_trie_pattern(sorted([*_SENSITIVE_WORDS.split(), *SERV
 _VALUE = re.compile(
     r"[\w .-]{0,25}?(?:\\?[\"'`)\]*]){0,3}\s{0,2}"
     # The operator or word between a name and its value.
-    r"(=>|:=|\?=|\|\||==?|:{1,2}|>|,|\||value=|-|\bis:?\b|\bwas:?\b|\s)"
-    r"\s{0,20}(?:\\?[\"'`(\[<]){0,2}"
-    r"([^\s\"'`<>()\[\]{},;\\]{4,200})"
+    r"(=>|:=|\?=|\|\||==?|:{1,2}|>|,|\||value=|-|\bis:?\b|\bwas:?\b|"
+    r"\s)\s{0,20}(?:\\?[\"'`(\[<]){0,2}([^\s\"'`<>()\[\]{},;\\]{4,200})"
 )
 # A value is judged by its first 200 characters; this matches the rest of it.
 _REST = re.compile(r"[^\s\"'`<>()\[\]{},;\\]{0,3800}")
