@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from reverie.embed.tokens import replace_surrogates
 from reverie.errors import ConfigError, MissingExtra, RerankFailed
+from reverie.text.normalize import replace_surrogates
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

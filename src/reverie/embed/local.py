@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from reverie.embed.pooling import word_spans
-from reverie.embed.tokens import bundled_file, replace_surrogates, tokenizer
+from reverie.embed.tokens import bundled_file, tokenizer
+from reverie.text.normalize import replace_surrogates
 
 if TYPE_CHECKING:
     from reverie.protocols import Matrix, Vector

@@ -10,14 +10,12 @@ import numpy as np
 
 from reverie.embed.pooling import normalize_rows
 from reverie.errors import ConfigError, EmbeddingFailed, MissingExtra
+from reverie.text.normalize import replace_surrogates
 
 if TYPE_CHECKING:
     from reverie.protocols import Matrix, Vector
 
-NAMES = {
-    "potion_32m": "minishlab/potion-base-32M",
-    "potion_8m": "minishlab/potion-base-8M",
-}
+NAMES = {"potion_32m": "minishlab/potion-base-32M", "potion_8m": "minishlab/potion-base-8M"}
 
 
 class Model2VecEmbedder:
@@ -57,7 +55,7 @@ class Model2VecEmbedder:
     def embed(self, texts: Sequence[str]) -> Matrix:
         if not texts:
             return np.zeros((0, self.dimensions), np.float32)
-        cleaned = [text.encode("utf-8", "replace").decode("utf-8") for text in texts]
+        cleaned = list(map(replace_surrogates, texts))
         return normalize_rows(np.asarray(self._model.encode(cleaned, use_multiprocessing=False)))
 
     def embed_query(self, text: str, weights: Mapping[str, float] | None = None) -> Vector:

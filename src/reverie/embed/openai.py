@@ -18,6 +18,7 @@ from reverie.embed import identity
 from reverie.embed.pooling import normalize_rows
 from reverie.errors import ConfigError, EmbeddingFailed, MissingExtra
 from reverie.http_guard import guarded, split_service_url, without_credentials
+from reverie.text.normalize import replace_surrogates
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -251,8 +252,7 @@ class OpenAIEmbedder:
             if sorted(places) != list(range(count)):
                 raise EmbeddingFailed(
                     f"{self._safe_url} gave {len(places)} vectors for {count} texts, or "
-                    f"numbered them "
-                    f"wrongly: {self._model_hint}"
+                    f"numbered them wrongly: {self._model_hint}"
                 )
             rows = np.zeros((0, 0))
             for place, entry in zip(places, data, strict=True):
@@ -286,7 +286,7 @@ def _read_api_key(provider: str, variable: str, environ: Mapping[str, str]) -> s
 
 
 def _sendable(text: str) -> str:
-    text = text[:MAX_CHARS].encode("utf-8", "replace").decode("utf-8")
+    text = replace_surrogates(text[:MAX_CHARS])
     return text if text.strip() else ""
 
 

@@ -10,6 +10,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from reverie.errors import EmbeddingFailed
+from reverie.text.normalize import replace_surrogates
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -50,11 +51,6 @@ def _count_uncached(word: str) -> int:
 
 _count_word = lru_cache(maxsize=50_000)(_count_uncached)
 _count_text = lru_cache(maxsize=2_000)(_count_words)
-
-
-def replace_surrogates(text: str) -> str:
-    """Replace lone surrogates, which no tokenizer accepts, by ``?``; the length stays."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
 def bundled_file(name: str) -> Path:

@@ -68,6 +68,9 @@ class Statistics(NamedTuple):
     touches: int
 
 
+_STATISTICS_COLUMNS = ", ".join(Statistics._fields)
+
+
 @dataclass(frozen=True, slots=True)
 class Filter:
     """Conditions on memories and events, applied in SQL before anything is ranked.
@@ -282,10 +285,10 @@ def add_memories(tx: Transaction, owner: Owner, memories: Sequence[IndexedMemory
     rows, next_passage = [], first
     for each in memories:
         if each.state.forgotten_at is None:
-            rows.append(_memory_values(owner, *each[:3], next_passage, len(each.parts)))
+            rows.append(memory_row(*each[:3], next_passage, len(each.parts)))
             next_passage += len(each.parts)
         else:
-            rows.append(_memory_values(owner, *each[:3], 0, 0))
+            rows.append(memory_row(*each[:3], 0, 0))
     _put_memories(tx, owner, rows, [(each.first_position, each.state) for each in memories])
     return first
 
@@ -295,9 +298,7 @@ def update_metadata(
 ) -> None:
     """Index a new version that has the same text: its passages stay as they are."""
     _drop_memory(tx, owner, place.first_position, old.tags)
-    row = _memory_values(
-        owner, place.first_position, position, new, place.first_passage, place.passages
-    )
+    row = memory_row(place.first_position, position, new, place.first_passage, place.passages)
     _put_memories(tx, owner, [row], [(place.first_position, new)])
 
 
@@ -309,11 +310,11 @@ def remove_memory(tx: Transaction, owner: Owner, place: MemoryRow, old: Memory) 
     _drop_memory(tx, owner, place.first_position, old.tags)
 
 
-def _memory_values(
-    owner: Owner, first_position: int, position: int, state: Memory, first: int, count: int
-) -> Row:
-    return (
-        *owner,
+def memory_row(
+    first_position: int, position: int, state: Memory, first_passage: int, passages: int
+) -> MemoryRow:
+    """The row of a memory in this state, whose passages have these numbers."""
+    return MemoryRow(
         first_position,
         state.id,
         position,
@@ -326,19 +327,18 @@ def _memory_values(
         state.created_at if state.happened_at is None else state.happened_at,
         state.expires_at,
         state.forgotten_at,
-        first,
-        count,
+        first_passage,
+        passages,
     )
 
 
 def _put_memories(
-    tx: Transaction, owner: Owner, rows: Sequence[Row], states: Sequence[tuple[int, Memory]]
+    tx: Transaction, owner: Owner, rows: Sequence[MemoryRow], states: Sequence[tuple[int, Memory]]
 ) -> None:
     tx.many(
-        "INSERT INTO memories (space, owner, born, memory, position, version, kind, category, "
-        "subject_key, session, pinned, at, expires_at, forgotten_at, first_passage, passages) "
+        f"INSERT INTO memories (space, owner, {MEMORY_COLUMNS}) "
         "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        rows,
+        [(*owner, *row) for row in rows],
     )
     tx.many(
         "INSERT INTO tags (space, owner, tag, born) VALUES (?, ?, ?, ?)",
@@ -469,21 +469,13 @@ def mark_vectors_changed(tx: Transaction, owner: Owner, numbers: Sequence[int]) 
 
 def find(tx: Transaction, owner: Owner, memory: str) -> MemoryRow | None:
     """Find a memory of this owner by its id."""
-    row = tx.one(
-        f"SELECT {MEMORY_COLUMNS} FROM memories WHERE space = ? AND owner = ? AND born = "
-        "(SELECT position FROM log WHERE space = ? AND memory = ? AND version = 1)",
-        (*owner, owner.space, memory),
-    )
-    return None if row is None else MemoryRow(*row)
+    first_position = "(SELECT position FROM log WHERE space = ? AND memory = ? AND version = 1)"
+    return _find_one(tx, owner, f"born = {first_position}", owner.space, memory)
 
 
 def find_by_first_position(tx: Transaction, owner: Owner, first_position: int) -> MemoryRow | None:
     """Find a memory by the position of its first version."""
-    row = tx.one(
-        f"SELECT {MEMORY_COLUMNS} FROM memories WHERE space = ? AND owner = ? AND born = ?",
-        (*owner, first_position),
-    )
-    return None if row is None else MemoryRow(*row)
+    return _find_one(tx, owner, "born = ?", first_position)
 
 
 def find_subject(
@@ -493,12 +485,20 @@ def find_subject(
 
     Only the private memories of ``session``, or with None only those that are not private.
     """
-    session_condition, values = ("IS NULL", ()) if session is None else ("= ?", (session,))
-    row = tx.one(
-        f"SELECT {MEMORY_COLUMNS} FROM memories WHERE space = ? AND owner = ? AND category = ? "
-        f"AND subject_key = ? AND forgotten_at IS NULL AND session {session_condition} "
+    of_session, values = ("IS NULL", ()) if session is None else ("= ?", (session,))
+    return _find_one(
+        tx,
+        owner,
+        f"category = ? AND subject_key = ? AND forgotten_at IS NULL AND session {of_session} "
         "AND (expires_at IS NULL OR expires_at > ?) ORDER BY born DESC LIMIT 1",
-        (*owner, category, key, *values, now),
+        *(category, key, *values, now),
+    )
+
+
+def _find_one(tx: Transaction, owner: Owner, where: str, *values: object) -> MemoryRow | None:
+    row = tx.one(
+        f"SELECT {MEMORY_COLUMNS} FROM memories WHERE space = ? AND owner = ? AND {where}",
+        (*owner, *values),
     )
     return None if row is None else MemoryRow(*row)
 
@@ -547,9 +547,7 @@ def statistics(tx: Transaction, owner: Owner) -> Statistics:
         kept: Statistics = tx.kept[owner]
         return kept
     row = tx.one(
-        "SELECT epoch, next_passage, passages, facts, notes, private, touches FROM statistics "
-        "WHERE space = ? AND owner = ?",
-        owner,
+        f"SELECT {_STATISTICS_COLUMNS} FROM statistics WHERE space = ? AND owner = ?", owner
     )
     current = Statistics(0, 0, 0, 0, 0, 0, 0) if row is None else Statistics(*row)
     if not tx.writing:

@@ -18,12 +18,17 @@ from reverie.protocols import Owner, Transaction
 
 
 def index_damage_error(tx: Transaction, owner: Owner, what: str) -> StoreDamaged:
-    """The error to raise or record for a row of the index that does not fit the log."""
+    """The error for a row of the index that does not fit the log."""
     return StoreDamaged(
         f"the index of space {log_rows.space_name(tx, owner.space)} is damaged at {what}: run "
         "'reverie verify' to see all damage, and 'reverie rebuild' to make the index anew",
         space=owner.space,
     )
+
+
+def record_index_damage(tx: Transaction, owner: Owner, what: str) -> None:
+    """Count a row of the index that does not fit the log, and is left out."""
+    log_rows.record_damage(tx, index_damage_error(tx, owner, what))
 
 
 def is_version_entry(entry: LogEntry, memory: str, version: int) -> bool:
@@ -65,9 +70,7 @@ def read_current_entries(
         if entry is not None and is_version_entry(entry, place.memory, place.version):
             undamaged.append((place, entry))
         elif entry is not None:
-            log_rows.record_damage(
-                tx, index_damage_error(tx, owner, f"memory {place.memory!s:.40}")
-            )
+            record_index_damage(tx, owner, f"memory {place.memory!s:.40}")
     return undamaged
 
 
@@ -75,15 +78,8 @@ def read_event_entries(tx: Transaction, owner: Owner, spots: Iterable[EventRow])
     """The entries of these events; damaged ones are left out."""
     spots = list(spots)
     entries = log.find_at_positions(tx, owner, [spot.position for spot in spots])
-    return [
-        entry
-        for spot in spots
-        if (
-            entry := check_event_entry(
-                tx, owner, entries, spot.position, spot.session, spot.sequence
-            )
-        )
-    ]
+    checked = (check_event_entry(tx, owner, entries, *spot[:3]) for spot in spots)
+    return [entry for entry in checked if entry is not None]
 
 
 def check_event_entry(
@@ -101,5 +97,5 @@ def check_event_entry(
     is_same_event = (entry.op, entry.session, entry.sequence) == ("append", session, sequence)
     if is_same_event and entry.body is not None:
         return entry
-    log_rows.record_damage(tx, index_damage_error(tx, owner, f"event {session!s:.40}:{sequence}"))
+    record_index_damage(tx, owner, f"event {session!s:.40}:{sequence}")
     return None

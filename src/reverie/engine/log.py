@@ -87,7 +87,7 @@ def ensure_owner(tx: Transaction, name: str, user: str | None) -> Owner:
         ) or (1,)
         owner = Owner(space, number)
         tx.enter(owner)
-        _add_owner(tx, owner, user or "")
+        add_owner(tx, owner, user or "")
     return owner
 
 
@@ -109,11 +109,12 @@ def _add_space(tx: Transaction, name: str, user: str | None) -> int:
         "VALUES (?, 0, 0, 0, 0, ?, ?)",
         (number, seals.NO_CHAIN, seals.head_seal(number, 0, 0, seals.NO_CHAIN)),
     )
-    _add_owner(tx, Owner(number, SHARED_OWNER), "")
+    add_owner(tx, Owner(number, SHARED_OWNER), "")
     return number
 
 
-def _add_owner(tx: Transaction, owner: Owner, name: str) -> None:
+def add_owner(tx: Transaction, owner: Owner, name: str) -> None:
+    """Write the name of a new owner, and the statistics of its empty index."""
     tx.run(
         "INSERT INTO owners (space, owner, name, seal) VALUES (?, ?, ?, ?)",
         (*owner, name, seals.row_seal("owner", *owner, name)),

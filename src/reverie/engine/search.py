@@ -45,8 +45,8 @@ def postings(
         values += filter_values + event_values
     rows = tx.all(
         f"WITH q (term) AS (VALUES {', '.join(['(?)'] * len(terms))}) "
-        f"SELECT q.term, (SELECT STRING_AGG(CAST(p.passage * {POSTING_LENGTH_BASE} + "
-        f"p.len AS TEXT), ',') "
+        "SELECT q.term, (SELECT "
+        f"STRING_AGG(CAST(p.passage * {POSTING_LENGTH_BASE} + p.len AS TEXT), ',') "
         f"FROM postings p {join}"
         f"WHERE p.space = ? AND p.owner = ? AND p.term = q.term{condition}) FROM q",
         values,
@@ -66,8 +66,8 @@ def frequencies_in(
     for part in _chunks(passages, PADDING) if terms else ():
         for term, count in tx.all(
             "SELECT term, COUNT(*) FROM postings WHERE space = ? AND owner = ? "
-            f"AND term IN ({_placeholders(terms)}) AND passage IN "
-            f"({_placeholders(part)}) GROUP BY term",
+            f"AND term IN ({_placeholders(terms)}) "
+            f"AND passage IN ({_placeholders(part)}) GROUP BY term",
             (*owner, *terms, *part),
         ):
             counts[term] += count
@@ -140,17 +140,7 @@ def memory_candidates(
     candidates: dict[int, Candidate] = {}
     for part in _chunks(lengths, PADDING):
         # Ordered by version: the newest version that names an origin is assigned last.
-        for (
-            first_position,
-            position,
-            at,
-            first,
-            passages,
-            memory,
-            version,
-            session,
-            sequence,
-        ) in tx.all(
+        for born, position, at, first, passages, memory, version, session, sequence in tx.all(
             "SELECT m.born, m.position, m.at, m.first_passage, m.passages, m.memory, m.version, "
             "o.origin_session, o.origin_sequence FROM memories m "
             "LEFT JOIN log o ON o.space = m.space AND o.memory = m.memory "
@@ -160,17 +150,8 @@ def memory_candidates(
             (*owner, *part, now),
         ):
             origin = None if session is None else Origin(session, sequence)
-            candidates[first_position] = Candidate(
-                first_position,
-                position,
-                at,
-                first,
-                passages,
-                lengths[first_position],
-                origin=origin,
-                memory=memory,
-                version=version,
-            )
+            place = (born, position, at, first, passages, lengths[born])
+            candidates[born] = Candidate(*place, origin=origin, memory=memory, version=version)
     return list(candidates.values())
 
 

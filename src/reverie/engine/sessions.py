@@ -19,6 +19,7 @@ from reverie.engine.log import LogEntry
 from reverie.model import Event, Origin, Scope
 from reverie.protocols import Owner, Transaction
 from reverie.text.messages import digest, role_of, speaker_of, text_of
+from reverie.text.normalize import replace_surrogates
 
 # The chain before the first message.
 EMPTY_CHAIN = ""
@@ -86,8 +87,7 @@ def session_scope(scope: Scope, session: str) -> Scope:
 
 def message_text(message: Mapping[str, Any]) -> str:
     """The text of a message as it is indexed and shown: lone surrogates become ``?``."""
-    text = text_of(message)
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+    return replace_surrogates(text_of(message))
 
 
 def event_from_entry(entry: LogEntry, user: str | None) -> Event:
@@ -411,15 +411,12 @@ def list_sessions(
     """The sessions that have events, the one with the newest event first."""
     hidden_condition = "" if hidden else " AND hidden_at IS NULL"
     limit_clause = "" if limit is None else f" LIMIT {int(limit)}"
-    return [
-        SessionRow(*row)
-        for row in tx.all(
-            f"SELECT {_SESSION_COLUMNS} FROM sessions WHERE space = ? AND owner = ? AND "
-            f"events > 0{hidden_condition} "
-            f"ORDER BY position DESC{limit_clause}",
-            owner,
-        )
-    ]
+    rows = tx.all(
+        f"SELECT {_SESSION_COLUMNS} FROM sessions WHERE space = ? AND owner = ? AND "
+        f"events > 0{hidden_condition} ORDER BY position DESC{limit_clause}",
+        owner,
+    )
+    return [SessionRow(*row) for row in rows]
 
 
 def list_all_sessions(tx: Transaction, owner: Owner) -> list[SessionRow]:
@@ -506,12 +503,12 @@ def list_events(
             break
         end_sequence = (1 << 62) if each.end_sequence is None else each.end_sequence
         limit_clause = "" if left is None else f" LIMIT {int(left)}"
-        rows = tx.all(
-            f"SELECT {_EVENT_COLUMNS} FROM events WHERE space = ? AND owner = ? AND session = ? "
-            f"AND sequence > ? AND sequence <= ? ORDER BY sequence DESC{limit_clause}",
-            (*owner, each.session, max(each.after, after), end_sequence),
+        events += _select_events(
+            tx,
+            owner,
+            f"session = ? AND sequence > ? AND sequence <= ? ORDER BY sequence DESC{limit_clause}",
+            *(each.session, max(each.after, after), end_sequence),
         )
-        events.extend(EventRow(*row) for row in rows)
     return events[::-1]
 
 
@@ -521,12 +518,8 @@ def read_surrounding_events(
     """An event with the ``before`` events before it and the ``after`` events after it."""
     origin = Origin(event.session, event.sequence)
     earlier = list_events(tx, owner, lineage_from(tx, owner, origin), newest=before + 1)
-    rows = tx.all(
-        f"SELECT {_EVENT_COLUMNS} FROM events WHERE space = ? AND owner = ? AND session = ? "
-        f"AND sequence > ? ORDER BY sequence LIMIT {int(after)}",
-        (*owner, *origin),
-    )
-    events = [*earlier, *(EventRow(*row) for row in rows)]
+    condition = f"session = ? AND sequence > ? ORDER BY sequence LIMIT {int(after)}"
+    events = [*earlier, *_select_events(tx, owner, condition, *origin)]
     from reverie.engine import index_check  # it imports this module
 
     return [
@@ -542,11 +535,17 @@ def last_event(tx: Transaction, owner: Owner, ranges: Iterable[EventRange]) -> E
 
 def find_event_at(tx: Transaction, owner: Owner, position: int) -> EventRow | None:
     """The event at a position of the log, unless it was erased."""
-    row = tx.one(
-        f"SELECT {_EVENT_COLUMNS} FROM events WHERE space = ? AND owner = ? AND position = ?",
-        (*owner, position),
+    return next(iter(_select_events(tx, owner, "position = ?", position)), None)
+
+
+def _select_events(
+    tx: Transaction, owner: Owner, condition: str, *values: object
+) -> list[EventRow]:
+    rows = tx.all(
+        f"SELECT {_EVENT_COLUMNS} FROM events WHERE space = ? AND owner = ? AND {condition}",
+        (*owner, *values),
     )
-    return None if row is None else EventRow(*row)
+    return [EventRow(*row) for row in rows]
 
 
 def find_event_entry(tx: Transaction, owner: Owner, origin: Origin) -> LogEntry | None:
@@ -580,12 +579,7 @@ def find_by_chain(
 
 
 def list_forks(
-    tx: Transaction,
-    owner: Owner,
-    session: str,
-    *,
-    at: int | None = None,
-    newest: int | None = None,
+    tx: Transaction, owner: Owner, session: str, *, at: int | None = None, newest: int | None = None
 ) -> list[str]:
     """The sessions forked from an event of this one, or only from the one at sequence ``at``.
 
@@ -603,12 +597,8 @@ def list_forks(
 
 def next_event(tx: Transaction, owner: Owner, session: str, sequence: int) -> EventRow | None:
     """The next event of a session after a sequence, system prompts skipped."""
-    row = tx.one(
-        f"SELECT {_EVENT_COLUMNS} FROM events WHERE space = ? AND owner = ? AND session = ? "
-        "AND sequence > ? AND role <> 'system' ORDER BY sequence LIMIT 1",
-        (*owner, session, sequence),
-    )
-    return None if row is None else EventRow(*row)
+    condition = "session = ? AND sequence > ? AND role <> 'system' ORDER BY sequence LIMIT 1"
+    return next(iter(_select_events(tx, owner, condition, session, sequence)), None)
 
 
 # The forks looked at for a reply: a reply that was cut off is soon sent again, so the newest do.

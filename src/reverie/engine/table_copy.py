@@ -52,11 +52,7 @@ TABLES = (
         "owner op recorded_at schema actor trust reason origin_session origin_sequence key request "
         "memory version uuid session sequence body salt digest chain seal",
     ),
-    _table(
-        "statistics",
-        "space owner",
-        "epoch next_passage passages touches facts notes private",
-    ),
+    _table("statistics", "space owner", "epoch next_passage passages touches facts notes private"),
     _table(
         "memories",
         "space owner born",
@@ -88,9 +84,7 @@ TABLES = (
     _table("unembedded", "space owner passage"),
     _table("recalls", "space owner recall", "at query session sequence hits seal"),
     _table(
-        "jobs",
-        "space job",
-        "owner kind lane state due_at attempts token payload error created_at",
+        "jobs", "space job", "owner kind lane state due_at attempts token payload error created_at"
     ),
     _table("due", "space owner", "at"),
 )
@@ -175,11 +169,7 @@ def chunks(numbers: Sequence[int]) -> Iterator[Sequence[int]]:
 
 
 def copy_vectors(
-    source: Transaction,
-    target: Transaction,
-    owner: Owner,
-    generation: int,
-    numbers: Sequence[int],
+    source: Transaction, target: Transaction, owner: Owner, generation: int, numbers: Sequence[int]
 ) -> None:
     """Copy the vectors of these passages; consecutive ones are written together."""
     rows = source.vectors(owner, generation, np.array(numbers, np.int64))

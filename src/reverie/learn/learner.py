@@ -23,7 +23,7 @@ from reverie.model import Memory, Origin, Trust
 from reverie.protocols import ChatModel, Owner, Transaction
 from reverie.recall import recall
 from reverie.text.messages import user_text
-from reverie.text.normalize import nfkc_casefold, subject_key
+from reverie.text.normalize import nfkc_casefold, replace_surrogates, subject_key
 from reverie.write.runtime import Runtime
 from reverie.write.writer import LEARNER, Author, Writer
 
@@ -72,7 +72,7 @@ def _read_turn(runtime: Runtime, claim: Claim) -> UserTurn | None:
         if event.role in {"user", "assistant"} and event.text.strip()
         if not (event.role == "user" and find_own_words(event.text).opted_out)
     )
-    readable = text.encode("utf-8", "replace").decode()
+    readable = replace_surrogates(text)
     requests = tuple(patterns.extract_requests(readable))
     own = find_own_words(readable)
     return UserTurn(origin, entry.position, readable, earlier, bool(requests), own, requests)
@@ -127,11 +127,7 @@ def plan_by_rules(
 
 def _addition(statement: patterns.Statement) -> PlannedChange:
     return PlannedChange(
-        "ADD",
-        statement.content,
-        statement.category,
-        statement.subject,
-        explicit=statement.explicit,
+        "ADD", statement.content, statement.category, statement.subject, explicit=statement.explicit
     )
 
 
@@ -214,7 +210,10 @@ def plan_by_decisions(
 ) -> list[PlannedChange]:
     """Turn a model's decisions into changes; a fact without a decision is added."""
     planned: list[PlannedChange] = []
-    kept: set[int] = set()
+    decided = {each.fact for each in decisions if each.event != "DELETE"}
+    undecided = [
+        Decision(event="ADD", fact=number) for number in range(len(facts)) if number not in decided
+    ]
     # A fact that replaces a deleted memory is an update in effect, so it needs no confirmation.
     replaces = [
         tuple(
@@ -224,13 +223,12 @@ def plan_by_decisions(
         )
         for number in range(len(facts))
     ]
-    for decision in decisions:
+    for decision in (*decisions, *undecided):
         target = None if decision.id is None else known[decision.id]
         if decision.event == "DELETE":
             planned.append(PlannedChange("DELETE", "", target=target, reason=RETRACTED_REASON))
             continue
         assert decision.fact is not None
-        kept.add(decision.fact)
         fact = facts[decision.fact]
         if decision.event != "NONE":
             content = decision.content or fact.content
@@ -245,18 +243,7 @@ def plan_by_decisions(
                     replaces=replaces[decision.fact],
                 )
             )
-    return planned + [
-        PlannedChange(
-            "ADD",
-            fact.content,
-            fact.category,
-            fact.subject,
-            explicit=explicit or bool(replaces[number]),
-            replaces=replaces[number],
-        )
-        for number, fact in enumerate(facts)
-        if number not in kept
-    ]
+    return planned
 
 
 def _find_similar(runtime: Runtime, owner: Owner, facts: Sequence[Fact]) -> list[Memory]:

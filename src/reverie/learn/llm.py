@@ -20,14 +20,9 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from reverie.errors import ConfigError, MissingExtra, ModelFailed
-from reverie.http_guard import (
-    guarded_async,
-    is_loopback,
-    split_service_url,
-    without_credentials,
-)
+from reverie.http_guard import guarded_async, is_loopback, split_service_url, without_credentials
 from reverie.protocols import Answer, ChatModel
-from reverie.text.normalize import SURROGATE
+from reverie.text.normalize import SURROGATE, replace_surrogates
 
 if TYPE_CHECKING:
     import httpx2
@@ -136,7 +131,8 @@ class PydanticAIModel:
         """
         hook = _answer_hook(shape, check)
         while True:
-            run = self._run_agent(_sendable(instructions), _sendable(question), shape, hook)
+            texts = (replace_surrogates(instructions), replace_surrogates(question))
+            run = self._run_agent(*texts, shape, hook)
             task = _run_in_thread(run, self._deadline + CANCEL_TIMEOUT)
             error = TimeoutError() if task is None or task.cancelled() else task.exception()
             if task is not None and error is None:
@@ -305,11 +301,7 @@ def _answer_hook(shape: type[Answer], check: Callable[[Answer], str | None] | No
     """Return a hook that reduces a response to the JSON of its one answer, or asks again."""
 
     async def reduce_response(
-        _: RunContext[Any],
-        /,
-        *,
-        request_context: ModelRequestContext,
-        response: ModelResponse,
+        _: RunContext[Any], /, *, request_context: ModelRequestContext, response: ModelResponse
     ) -> ModelResponse:
         from pydantic_ai import ModelRetry, TextPart
 
@@ -499,10 +491,6 @@ def _model_settings(model: Model[Any]) -> ModelSettings:
     if "max_retries" not in model.unsupported_settings:
         settings["max_retries"] = 0
     return settings
-
-
-def _sendable(text: str) -> str:
-    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _exception_chain(error: BaseException | None) -> Iterator[BaseException]:

@@ -32,13 +32,7 @@ def spaces(runtime: Runtime) -> list[SpaceInfo]:
             position = log.last_position(tx, Owner(space, log.SHARED_OWNER))
             facts, notes = counts or (0, 0)
             result.append(
-                SpaceInfo(
-                    name,
-                    tuple(sorted(users)),
-                    int(facts or 0),
-                    int(notes or 0),
-                    position,
-                )
+                SpaceInfo(name, tuple(sorted(users)), int(facts or 0), int(notes or 0), position)
             )
     return result
 

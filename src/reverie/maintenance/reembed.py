@@ -72,11 +72,7 @@ def reembed(runtime: Runtime, progress: Progress | None = None) -> int:
 
 
 def _embed_passages(
-    runtime: Runtime,
-    owner: Owner,
-    epoch: int,
-    begun: embeddings.Generation,
-    missing: set[int],
+    runtime: Runtime, owner: Owner, epoch: int, begun: embeddings.Generation, missing: set[int]
 ) -> embeddings.Generation:
     assert runtime.embedder is not None
     with runtime.engine.read() as tx:

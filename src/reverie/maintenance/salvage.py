@@ -31,7 +31,7 @@ from reverie.engine.sqlite.store_file import new_file
 from reverie.errors import ConfigError, StoreDamaged, StoreError
 from reverie.maintenance import rebuild, verify
 from reverie.model import SalvagedSpace, SalvageReport
-from reverie.protocols import Engine, Owner, Row, Transaction
+from reverie.protocols import Engine, Owner, Progress, Row, Transaction
 from reverie.write import embeddings
 from reverie.write.runtime import Runtime
 
@@ -44,7 +44,6 @@ _VAULT_JOBS = {"mirror", "commit"}
 _REBUILT_KEYS = {"schema", "index", "lineage", embeddings.CURRENT, embeddings.NEXT, META_KEY}
 # The most positions of a lost range for which the report says what was there.
 MAX_NAMED = 1_000
-Progress = Callable[[int, int], None]
 
 
 def salvage(
@@ -237,15 +236,7 @@ def _write_names(
         if name is None:
             name = f"recovered-user-{number}"
             renamed.append(name)
-        tx.run(
-            "INSERT INTO owners (space, owner, name, seal) VALUES (?, ?, ?, ?)",
-            (space, number, name, seals.row_seal("owner", space, number, name)),
-        )
-        tx.run(
-            "INSERT INTO statistics (space, owner, epoch, next_passage, passages, touches, "
-            "facts, notes, private) VALUES (?, ?, 0, 0, 0, 0, 0, 0, 0)",
-            (space, number),
-        )
+        log.add_owner(tx, Owner(space, number), name)
     tx.run(
         "INSERT INTO counters (space, position, recorded_at, job, owner) VALUES (?, 0, 0, 0, ?)",
         (space, max(numbers)),
@@ -290,8 +281,8 @@ def _rechain(lines: Iterable[LogRow]) -> Iterator[Row]:
 def _write_states(tx: Transaction, salvaged: SalvagedRows) -> None:
     owners = {Owner(*row) for row in tx.all("SELECT space, owner FROM owners")}
     tx.many(
-        f"INSERT INTO session_state ({seals.STATE_COLUMNS}, seal) VALUES (?, ?, ?, ?, "
-        f"?, ?, ?, ?, ?, ?)",
+        f"INSERT INTO session_state ({seals.STATE_COLUMNS}, seal) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [
             (*row, seals.state_seal(row))
             for place, row in sorted(salvaged.states.items())

@@ -16,7 +16,6 @@ from reverie.maintenance import damage
 from reverie.model import Origin, VerifyReport
 from reverie.protocols import Embedder, Owner, Transaction
 from reverie.text.messages import role_of, speaker_of
-from reverie.text.normalize import subject_key
 from reverie.write import embeddings, session_projection
 from reverie.write.runtime import Runtime
 
@@ -273,20 +272,9 @@ def _compare_memory(
     where: str, entry: log.LogEntry, first_position: int, place: index.MemoryRow
 ) -> list[str]:
     state = entry.state(None)
-    same = (
-        place.position == entry.position
-        and place.first_position == first_position
-        and place.version == entry.version
-        and place.kind == state.kind
-        and place.category == state.category
-        and bool(place.pinned) == state.pinned
-        and place.subject_key == subject_key(state.subject)
-        and place.session == state.session
-        and place.at == (state.created_at if state.happened_at is None else state.happened_at)
-        and place.expires_at == state.expires_at
-        and place.forgotten_at == state.forgotten_at
-        and (place.passages > 0) == (state.forgotten_at is None)
-    )
+    passages = (place.first_passage, place.passages)
+    expected = index.memory_row(first_position, entry.position, state, *passages)
+    same = place == expected and (place.passages > 0) == (state.forgotten_at is None)
     return [] if same else [f"{where}: memory {state.id} is not indexed as it was written"]
 
 

@@ -8,13 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from reverie.dates import Time, to_ms
-from reverie.engine import (
-    index,
-    index_check,
-    log,
-    log_rows,
-    sessions,
-)
+from reverie.engine import index, index_check, log, sessions
 from reverie.engine.index import Filter
 from reverie.model import Event, Memory
 from reverie.protocols import Owner, Transaction
@@ -102,9 +96,7 @@ def count_categories(
             ):
                 counts[category] += count
             else:
-                log_rows.record_damage(
-                    tx, index_check.index_damage_error(tx, owner, f"category {category!s:.40}")
-                )
+                index_check.record_index_damage(tx, owner, f"category {category!s:.40}")
     return counts
 
 

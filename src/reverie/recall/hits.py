@@ -47,6 +47,10 @@ class LoadedCandidate:
     score: float
     parts: dict[str, float | str | None]
 
+    def set_score(self, stage: str, score: float) -> None:
+        """Replace the score, and record it as the result of a stage."""
+        self.score, self.parts[stage] = score, round(score, recall_ranking.SCORE_DECIMALS)
+
 
 class RerankScores:
     """The scores of a reranker for one query; each text is scored once."""
@@ -87,17 +91,12 @@ def select_hits(
         batch_size = limit * max(ranking.multiplier, 1) * owners
         batch = list(islice(loaded, batch_size))
         if rerank_scores is not None:
-            for read, score in zip(
-                batch, rerank_scores.of([read.text for read in batch]), strict=True
-            ):
-                read.score, read.parts["rerank"] = (
-                    score,
-                    round(score, recall_ranking.SCORE_DECIMALS),
-                )
+            reranked = rerank_scores.of([read.text for read in batch])
+            for read, score in zip(batch, reranked, strict=True):
+                read.set_score("rerank", score)
         above_threshold = [read for read in batch if threshold is None or read.score >= threshold]
-        chosen = _adjust_scores(above_threshold, ranking, limit, now, rerank_scores is not None)[
-            :limit
-        ]
+        adjusted = _adjust_scores(above_threshold, ranking, limit, now, rerank_scores is not None)
+        chosen = adjusted[:limit]
         return chosen, len(chosen) == limit or len(batch) == batch_size
     if threshold is not None:
         loaded = takewhile(lambda read: read.score >= threshold, loaded)
@@ -132,10 +131,7 @@ def _adjust_scores(
     if ranking.spread:
         relevance = [_logit(read.score) if reranked else read.score for read in reads]
         for at, score in recall_ranking.min_max(dict(enumerate(relevance)), ranking.equal).items():
-            reads[at].score, reads[at].parts["spread"] = (
-                score,
-                round(score, recall_ranking.SCORE_DECIMALS),
-            )
+            reads[at].set_score("spread", score)
     for read in reads:
         if ranking.recency_weight:
             at = read.scored.candidate.at

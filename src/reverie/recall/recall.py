@@ -19,12 +19,7 @@ from reverie.recall import hits, query_hints
 from reverie.recall import ranking as recall_ranking
 from reverie.recall.hits import ScoredCandidate
 from reverie.recall.query_hints import QueryHints
-from reverie.recall.views import (
-    AsOfItem,
-    AsOfView,
-    IndexView,
-    View,
-)
+from reverie.recall.views import AsOfItem, AsOfView, IndexView, View
 from reverie.text.analyzer import MAX_QUERY_CHARS
 from reverie.write import embeddings
 from reverie.write.runtime import Runtime
@@ -141,10 +136,7 @@ def recall(
 
 
 def recall_as_of(
-    runtime: Runtime,
-    known: Mapping[str | None, Sequence[AsOfItem]],
-    chosen: Filter,
-    query: Query,
+    runtime: Runtime, known: Mapping[str | None, Sequence[AsOfItem]], chosen: Filter, query: Query
 ) -> list[Hit]:
     """Recall as of an earlier position: ``known`` are the items of that moment, by user.
 

@@ -7,15 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
-from reverie.engine import (
-    index,
-    index_check,
-    log,
-    log_rows,
-    search,
-    sessions,
-    vector_math,
-)
+from reverie.engine import index, index_check, log, search, sessions, vector_math
 from reverie.engine.index import Filter
 from reverie.engine.log import LogEntry
 from reverie.errors import DimensionMismatchError
@@ -191,11 +183,12 @@ class IndexView:
         """Whether a candidate's passage numbers are possible; if not, record the damage."""
         if 0 <= candidate.first_passage <= candidate.first_passage + candidate.passages <= self.end:
             return True
-        what = f"position {candidate.position}"
-        log_rows.record_damage(
-            self._tx, index_check.index_damage_error(self._tx, self._owner, what)
-        )
+        self._record_damage(candidate)
         return False
+
+    def _record_damage(self, candidate: Candidate) -> None:
+        what = f"position {candidate.position}"
+        index_check.record_index_damage(self._tx, self._owner, what)
 
     def read(
         self, wanted: Sequence[tuple[Candidate, int]]
@@ -230,9 +223,7 @@ class IndexView:
                 entry = None
         if entry is None:
             if candidate.position in entries:
-                log_rows.record_damage(
-                    tx, index_check.index_damage_error(tx, owner, f"position {candidate.position}")
-                )
+                self._record_damage(candidate)
             return None
         item = item_from_entry(entry, self.user)
         text = item_text(item)
@@ -244,9 +235,7 @@ class IndexView:
             _, _, start, length = source
             if (start, start + length) in split(text):
                 return item, text[start : start + length]
-        log_rows.record_damage(
-            tx, index_check.index_damage_error(tx, owner, f"position {candidate.position}")
-        )
+        self._record_damage(candidate)
         return None
 
 

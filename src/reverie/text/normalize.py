@@ -48,6 +48,11 @@ def subject_key(subject: str | None) -> str | None:
     return " ".join(nfkc_casefold(subject).split()) or None
 
 
+def replace_surrogates(text: str) -> str:
+    """Replace lone surrogates, which UTF-8 cannot encode, by ``?``; the length stays."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
 def require_utf8(text: str, what: str) -> str:
     """Return the text unchanged; raises InvalidInput if UTF-8 cannot encode it."""
     if not isinstance(text, str):
@@ -70,11 +75,16 @@ def require_no_controls(text: str, what: str) -> str:
     return text
 
 
+def require_length(text: str, what: str, limit: int) -> str:
+    """Return the text unchanged; raises InvalidInput if it has more than ``limit`` characters."""
+    if len(text) > limit:
+        raise InvalidInput(f"{what} has {len(text)} characters, at most {limit} are allowed")
+    return text
+
+
 def require_name(text: str, what: str, limit: int) -> str:
     """Return a valid name unchanged: names are equal only if every character is."""
     require_utf8(text, what)
     if not text.strip():
         raise InvalidInput(f"{what} must not be empty")
-    if len(text) > limit:
-        raise InvalidInput(f"{what} has {len(text)} characters, at most {limit} are allowed")
-    return require_no_controls(text, what)
+    return require_no_controls(require_length(text, what, limit), what)

@@ -16,27 +16,15 @@ import psycopg
 
 from reverie.engine import schema, table_copy
 from reverie.engine.base import BUSY_TIMEOUT, BaseEngine
-from reverie.engine.postgres import (
-    dsn,
-    errors,
-    lock_holders,
-    row_security,
-)
-from reverie.engine.postgres import (
-    schema as postgres_schema,
-)
+from reverie.engine.postgres import dsn, errors, lock_holders, row_security
+from reverie.engine.postgres import schema as postgres_schema
 from reverie.engine.postgres.pool import Connection, ConnectionPool, Lease
 from reverie.engine.postgres.replica import Replica
 from reverie.engine.postgres.transaction import WRITER_LOCK, PostgresTransaction
 from reverie.engine.postgres.vectors import PostgresVectors
 from reverie.engine.sqlite import store_file
 from reverie.engine.sqlite.engine import SQLiteEngine
-from reverie.errors import (
-    StoreBusy,
-    StoreError,
-    StoreReadOnly,
-    StoreUnavailable,
-)
+from reverie.errors import StoreBusy, StoreError, StoreReadOnly, StoreUnavailable
 
 _APPLICATION = f"SET LOCAL ROLE {row_security.APPLICATION}"
 _READ = ("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", _APPLICATION)

@@ -5,14 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from psycopg import (
-    DataError,
-    Error,
-    InterfaceError,
-    OperationalError,
-    ProgrammingError,
-    errors,
-)
+from psycopg import DataError, Error, InterfaceError, OperationalError, ProgrammingError, errors
 
 from reverie.errors import (
     InvalidInput,

@@ -333,8 +333,7 @@ def _distribution_steps(
         count = f", shard_count => {shards}" if is_colocation_table and shards is not None else ""
         yield PlanStep(
             f"SELECT create_distributed_table({_literal(table.qualified_name)}, "
-            f"{_literal(SHARD_COLUMN)}, "
-            f"colocate_with => {colocated_with}{count})",
+            f"{_literal(SHARD_COLUMN)}, colocate_with => {colocated_with}{count})",
             "split by the space"
             + (
                 ""

@@ -235,11 +235,7 @@ class SQLiteEngine(BaseEngine[SQLiteTransaction]):
 
     @contextlib.contextmanager
     def _begin_read(self, allow_replica: bool) -> Iterator[SQLiteTransaction]:
-        with (
-            self._detecting_changes(),
-            self._translating_errors(),
-            self._lease_connection() as connection,
-        ):
+        with self._reader() as connection:
             connection.execute("BEGIN")
             try:
                 with self._transaction(connection, writing=False) as tx:
@@ -251,17 +247,13 @@ class SQLiteEngine(BaseEngine[SQLiteTransaction]):
     @contextlib.contextmanager
     def _begin_write(self, wait: bool) -> Iterator[SQLiteTransaction]:
         with self._writer(wait=wait) as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                with self._transaction(connection, writing=True) as tx:
-                    yield tx
-                connection.execute("COMMIT")
-                if self._wal_pages >= CHECKPOINT_PAGES:
-                    _checkpoint(connection)
-            except BaseException:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                raise
+            with (
+                store_file.immediate_transaction(connection),
+                self._transaction(connection, writing=True) as tx,
+            ):
+                yield tx
+            if self._wal_pages >= CHECKPOINT_PAGES:
+                _checkpoint(connection)
 
     @contextlib.contextmanager
     def _transaction(
@@ -326,6 +318,16 @@ class SQLiteEngine(BaseEngine[SQLiteTransaction]):
                 and store_file.immutable_fingerprint(self.path) != fingerprint
             ):
                 raise StoreBusy(f"{self.path} was written while it was read: repeat the call")
+
+    @contextlib.contextmanager
+    def _reader(self) -> Iterator[apsw.Connection]:
+        """A connection to read with."""
+        with (
+            self._detecting_changes(),
+            self._translating_errors(),
+            self._lease_connection() as connection,
+        ):
+            yield connection
 
     @contextlib.contextmanager
     def _writer(self, *, wait: bool = True) -> Iterator[apsw.Connection]:
@@ -459,12 +461,7 @@ class SQLiteEngine(BaseEngine[SQLiteTransaction]):
     def backup(self, target: Path) -> None:
         """Copy the store into a new file. An unfinished copy is removed."""
         self._require_usable()
-        with (
-            store_file.new_file(target),
-            self._detecting_changes(),
-            self._translating_errors(),
-            self._lease_connection() as connection,
-        ):
+        with store_file.new_file(target), self._reader() as connection:
             store_file.copy_pages(connection, target)
 
     def restore(self, source: Path) -> None:
@@ -473,33 +470,25 @@ class SQLiteEngine(BaseEngine[SQLiteTransaction]):
         with self._holding_write_lock():
             with self._writer() as connection:
                 copy = apsw.Connection(str(source), flags=apsw.SQLITE_OPEN_READONLY)
-                try:
-                    with connection.backup("main", copy, "main") as task:
-                        task.step(-1)
-                finally:
-                    copy.close()
+                with contextlib.closing(copy), connection.backup("main", copy, "main") as task:
+                    task.step(-1)
             self._vectors = VectorCache()
             self._create_or_upgrade()
 
     def check(self) -> list[str]:
         self._require_usable()
         self.drop_caches()
+        if not self._integrity_problems():
+            return []
+        # integrity_check also reports pages that a failing disk could not read: check again.
+        self._drop_connections()
         problems = self._integrity_problems()
-        if problems:
-            # integrity_check also reports pages that a failing disk could not read: check again.
-            self._drop_connections()
-            again = self._integrity_problems()
-            if not again:
-                raise errors.read_failure(self.path)
-            return again
+        if not problems:
+            raise errors.read_failure(self.path)
         return problems
 
     def _integrity_problems(self) -> list[str]:
-        with (
-            self._detecting_changes(),
-            self._translating_errors(),
-            self._lease_connection() as connection,
-        ):
+        with self._reader() as connection:
             problems = [str(row[0]) for row in connection.execute("PRAGMA integrity_check")]
             dangling = connection.execute("PRAGMA foreign_key_check").fetchall()
             changed = store_file.changed_tables(connection)
@@ -555,8 +544,7 @@ _UNSEALED_TRIGGER = """CREATE TRIGGER log_sealed BEFORE INSERT ON log WHEN NEW.s
 
 
 def _apply_step(connection: apsw.Connection, number: int) -> None:
-    connection.execute("BEGIN IMMEDIATE")
-    try:
+    with store_file.immediate_transaction(connection):
         for statement in schema.STEPS[number - 1]:
             connection.execute(
                 statement.format(clustered="WITHOUT ROWID").replace("BIGINT", "INTEGER")
@@ -569,11 +557,6 @@ def _apply_step(connection: apsw.Connection, number: int) -> None:
             connection.execute(_UNSEALED_TRIGGER)
         connection.pragma("application_id", store_file.APPLICATION_ID)
         connection.pragma("user_version", number)
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
 
 
 _open_engines: weakref.WeakSet[SQLiteEngine] = weakref.WeakSet()

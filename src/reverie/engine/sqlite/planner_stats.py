@@ -10,6 +10,7 @@ from itertools import groupby
 
 import apsw
 
+from reverie.engine.sqlite.store_file import immediate_transaction
 from reverie.protocols import Row
 
 # The number of rows that share a value of a column, after the first three within their owner. A
@@ -57,8 +58,7 @@ def has_fixed_stats(connection: apsw.Connection) -> bool:
 
 def write_fixed_stats(connection: apsw.Connection) -> None:
     """Write these statistics; open connections use them from their next statement on."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
+    with immediate_transaction(connection):
         # New tables, not new rows: other connections only reload them after a schema change.
         for name in _TABLES:
             connection.execute(f"DROP TABLE IF EXISTS {name}")
@@ -68,11 +68,6 @@ def write_fixed_stats(connection: apsw.Connection) -> None:
             "INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES (?, ?, ?)", _statistics(connection)
         )
         connection.execute("ANALYZE sqlite_schema")
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
 
 
 def _statistics(connection: apsw.Connection) -> list[tuple[str, str, str]]:

@@ -144,6 +144,19 @@ def remove_store(path: Path) -> None:
             path.with_name(path.name + suffix).unlink(missing_ok=True)
 
 
+@contextlib.contextmanager
+def immediate_transaction(connection: apsw.Connection) -> Iterator[None]:
+    """Run the block in a write transaction, which is rolled back if it raises."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
 def copy_store_file(source: Path, target: Path) -> None:
     """Copy a store through SQLite: its bytes alone lack what is only in the write-ahead log."""
     if not is_store_file(source):
