@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from reverie.errors import InvalidInput
 from reverie.text.analyzer import HAN, KATAKANA, STOP_WORDS, tokenize
-from reverie.text.normalize import require_no_controls, require_utf8
+from reverie.text.normalize import require_length, require_no_controls, require_utf8
 
 MAX_TAGS = 16
 MAX_TAG_CHARS = 64
@@ -103,10 +103,7 @@ def clean_tags(tags: Iterable[str]) -> tuple[str, ...]:
         if not clean:
             continue
         require_no_controls(clean, "a tag")
-        if len(clean) > MAX_TAG_CHARS:
-            raise InvalidInput(
-                f"a tag has {len(clean)} characters, at most {MAX_TAG_CHARS} are allowed"
-            )
+        require_length(clean, "a tag", MAX_TAG_CHARS)
         unique[clean] = None
         if len(unique) > MAX_TAGS:
             raise InvalidInput(f"at most {MAX_TAGS} tags are allowed")

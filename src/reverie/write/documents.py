@@ -39,7 +39,8 @@ def remember(runtime: Runtime, author: Author, path: Path, category: str) -> Mem
         # Another process may have stored the document since the check before the transaction.
         kept = _find_document(w.tx, w.owner, author, source)
         if kept is None:
-            return w.add_memory(_draft(text, category, source, hash_), WriteStamp())
+            draft = validate.Draft(text, "note", category, source=source, document=hash_)
+            return w.add_memory(draft, WriteStamp())
         if kept.hash == hash_:
             return kept.memory
         return w.change_memory(
@@ -57,22 +58,6 @@ def remember(runtime: Runtime, author: Author, path: Path, category: str) -> Mem
             text,
             hash_,
         )
-
-
-def _draft(text: validate.PreparedText, category: str, source: str, hash_: str) -> validate.Draft:
-    return validate.Draft(
-        text=text,
-        kind="note",
-        category=category,
-        subject=None,
-        tags=(),
-        source=source,
-        origin=None,
-        happened_at=None,
-        expires_at=None,
-        pinned=False,
-        document=hash_,
-    )
 
 
 def _read(path: Path) -> tuple[str, str]:

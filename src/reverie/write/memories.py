@@ -24,14 +24,7 @@ from reverie.text.normalize import require_name, subject_key
 from reverie.write import proposals, validate
 from reverie.write.runtime import Runtime
 from reverie.write.validate import Draft, PreparedText
-from reverie.write.writer import (
-    Author,
-    StateChange,
-    Writer,
-    WriteStamp,
-    finish_scrub,
-    open_writer,
-)
+from reverie.write.writer import Author, StateChange, Writer, WriteStamp, finish_scrub, open_writer
 
 # How many memories of a source are read at once.
 CHUNK = 500

@@ -87,12 +87,8 @@ def draft_from_proposal(runtime: Runtime, asked: Proposal | ProposedFact) -> Dra
         kind="fact",
         category=asked.category,
         subject=asked.subject,
-        tags=(),
         source=asked.source,
         origin=asked.origin if isinstance(asked, Proposal) else None,
-        happened_at=None,
-        expires_at=None,
-        pinned=False,
     )
 
 
@@ -137,8 +133,7 @@ def find(tx: Transaction, owner: Owner, proposal: str) -> Proposal:
 def exists(tx: Transaction, owner: Owner, proposal: str) -> bool:
     """Tell whether the owner has a proposal with this id."""
     row = tx.one(
-        "SELECT 1 FROM proposals WHERE space = ? AND owner = ? AND proposal = ?",
-        (*owner, proposal),
+        "SELECT 1 FROM proposals WHERE space = ? AND owner = ? AND proposal = ?", (*owner, proposal)
     )
     return row is not None
 

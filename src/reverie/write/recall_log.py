@@ -35,9 +35,8 @@ def read_notes(tx: Transaction, owner: Owner, session: str) -> list[RecallNote]:
     """Read the recalls of a session, in order; damaged rows are left out and counted."""
     found = []
     for *row, seal in tx.all(
-        f"SELECT {seals.RECALL_COLUMNS}, seal FROM recalls WHERE space = ? AND owner = "
-        f"? AND session = ? "
-        "ORDER BY recall",
+        f"SELECT {seals.RECALL_COLUMNS}, seal FROM recalls "
+        "WHERE space = ? AND owner = ? AND session = ? ORDER BY recall",
         (*owner, session),
     ):
         if seal != seals.row_seal("recall", *row):
@@ -98,18 +97,11 @@ class RecallNotes:
                 "SELECT COALESCE(MAX(recall), 0) + 1 FROM recalls WHERE space = ? AND owner = ?",
                 owner,
             ) or (1,)
-            row = (
-                *owner,
-                number,
-                note.at,
-                note.query,
-                note.scope.session,
-                note.sequence,
-                json.dumps(note.hits),
-            )
+            what = (note.at, note.query, note.scope.session, note.sequence, json.dumps(note.hits))
+            row = (*owner, number, *what)
             tx.run(
-                f"INSERT INTO recalls ({seals.RECALL_COLUMNS}, seal) VALUES (?, ?, ?, "
-                f"?, ?, ?, ?, ?, ?)",
+                f"INSERT INTO recalls ({seals.RECALL_COLUMNS}, seal) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (*row, seals.row_seal("recall", *row)),
             )
             jobs.add_once(tx, owner, "prune", due_at=note.at + DAY_MS, now=note.at)

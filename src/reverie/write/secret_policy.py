@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from reverie.config import Settings
 from reverie.errors import InvalidInput
+from reverie.text.normalize import require_length
 from reverie.text.secrets import detect
 
 log = logging.getLogger("reverie.secrets")
@@ -35,8 +36,8 @@ class Redaction:
 
         A text of more than ``most`` characters is refused before it is scanned.
         """
-        if isinstance(text, str) and len(text) > most:
-            raise InvalidInput(f"{what} has {len(text)} characters, at most {most} are allowed")
+        if isinstance(text, str):
+            require_length(text, what, most)
         cleaned: Optional = self._apply(text, what, self.policy)
         return cleaned
 

@@ -30,11 +30,7 @@ def new_secret(id: str) -> str:
 
 
 def create(
-    runtime: Runtime,
-    name: str,
-    right: Right,
-    spaces: Iterable[str] | None,
-    user: str | None,
+    runtime: Runtime, name: str, right: Right, spaces: Iterable[str] | None, user: str | None
 ) -> tuple[Token, str]:
     """Create a token; return it with its text, which cannot be read again."""
     require_name(name, "the name of a token", MAX_NAME_CHARS)

@@ -27,6 +27,7 @@ from reverie.model import (
 from reverie.text.normalize import (
     category_slug,
     one_line,
+    require_length,
     require_name,
     require_utf8,
     subject_key,
@@ -63,13 +64,13 @@ class Draft:
     text: PreparedText
     kind: Kind
     category: str
-    subject: str | None
-    tags: tuple[str, ...]
-    source: str | None
-    origin: Origin | None
-    happened_at: int | None
-    expires_at: int | None
-    pinned: bool
+    subject: str | None = None
+    tags: tuple[str, ...] = ()
+    source: str | None = None
+    origin: Origin | None = None
+    happened_at: int | None = None
+    expires_at: int | None = None
+    pinned: bool = False
     session: str | None = None
     document: str | None = None
     created_at: int | None = None
@@ -203,10 +204,8 @@ def check_hit_kind(kind: str) -> HitKind:
 
 def check_category(category: str) -> str:
     """Return a category as it is stored, a slug."""
-    if isinstance(category, str) and len(category) > MAX_CATEGORY_CHARS:
-        raise InvalidInput(
-            f"category has {len(category)} characters, at most {MAX_CATEGORY_CHARS} are allowed"
-        )
+    if isinstance(category, str):
+        require_length(category, "category", MAX_CATEGORY_CHARS)
     return category_slug(require_utf8(category, "category"))
 
 
@@ -235,10 +234,7 @@ def check_subject(subject: str | None) -> str | None:
 
 def subject_filter_key(subject: str) -> str:
     """Return the key that a listing compares the subjects of memories with."""
-    if len(require_utf8(subject, "subject")) > MAX_SUBJECT_CHARS:
-        raise InvalidInput(
-            f"subject has {len(subject)} characters, at most {MAX_SUBJECT_CHARS} are allowed"
-        )
+    require_length(require_utf8(subject, "subject"), "subject", MAX_SUBJECT_CHARS)
     return subject_key(subject) or ""
 
 
@@ -282,13 +278,13 @@ def build_draft(
     *,
     kind: str,
     category: str,
-    subject: str | None,
-    tags: Iterable[str],
-    source: str | None,
-    origin: Origin | None,
-    happened_at: Time | None,
-    expires_at: Time | None,
-    pinned: bool,
+    subject: str | None = None,
+    tags: Iterable[str] = (),
+    source: str | None = None,
+    origin: Origin | None = None,
+    happened_at: Time | None = None,
+    expires_at: Time | None = None,
+    pinned: bool = False,
     session: str | None = None,
 ) -> Draft:
     """Check, redact, split and embed all that a new memory consists of."""
