@@ -92,8 +92,10 @@ ARGUMENTS: dict[str, Callable[[str], Any]] = {
 }
 
 
-# These take values of our own that text has been read into, or a handle; what reads is pumped.
+# These take values of our own that text has been read into, a pattern, or a handle; what reads is
+# pumped.
 TAKE_NO_TEXT = {
+    "reverie.learn.rules.sentences.ignoring_case",
     "reverie.text.frontmatter.replace_lines",
     "reverie.text.frontmatter.dump",
     "reverie.text.frontmatter.update",
