@@ -335,7 +335,7 @@ FUNCTIONS_FOR_MODELS = {
 }
 # and these give paths, stored text, or what people and git read.
 FUNCTIONS_FOR_OTHERS = {
-    "recall.views.item_text",
+    "recall.as_of.item_text",
     "vault.git.scoped_history.checkpoint",
     "vault.git.scoped_history.diff",
     "vault.git.scoped_history.find_memory_file",

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from reverie.engine import index, log, log_rows
+from reverie.engine import index, log, log_rows, sessions
 from reverie.engine.index import MemoryRow
 from reverie.engine.log import LogEntry
 from reverie.engine.sessions import EventRow
 from reverie.errors import StoreDamaged
+from reverie.model import Event, Origin
 from reverie.protocols import Owner, Transaction
 
 
@@ -80,6 +81,15 @@ def read_event_entries(tx: Transaction, owner: Owner, spots: Iterable[EventRow])
     entries = log.find_at_positions(tx, owner, [spot.position for spot in spots])
     checked = (check_event_entry(tx, owner, entries, *spot[:3]) for spot in spots)
     return [entry for entry in checked if entry is not None]
+
+
+def read_surrounding_events(
+    tx: Transaction, owner: Owner, user: str | None, event: Event, before: int, after: int
+) -> list[Event]:
+    """An event with the ``before`` events before it and the ``after`` events after it."""
+    origin = Origin(event.session, event.sequence)
+    rows = sessions.list_surrounding_events(tx, owner, origin, before, after)
+    return [sessions.event_from_entry(entry, user) for entry in read_event_entries(tx, owner, rows)]
 
 
 def check_event_entry(

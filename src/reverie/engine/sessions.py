@@ -512,19 +512,13 @@ def list_events(
     return events[::-1]
 
 
-def read_surrounding_events(
-    tx: Transaction, owner: Owner, user: str | None, event: Event, before: int, after: int
-) -> list[Event]:
+def list_surrounding_events(
+    tx: Transaction, owner: Owner, origin: Origin, before: int, after: int
+) -> list[EventRow]:
     """An event with the ``before`` events before it and the ``after`` events after it."""
-    origin = Origin(event.session, event.sequence)
     earlier = list_events(tx, owner, lineage_from(tx, owner, origin), newest=before + 1)
     condition = f"session = ? AND sequence > ? ORDER BY sequence LIMIT {int(after)}"
-    events = [*earlier, *_select_events(tx, owner, condition, *origin)]
-    from reverie.engine import index_check  # it imports this module
-
-    return [
-        event_from_entry(entry, user) for entry in index_check.read_event_entries(tx, owner, events)
-    ]
+    return [*earlier, *_select_events(tx, owner, condition, *origin)]
 
 
 def last_event(tx: Transaction, owner: Owner, ranges: Iterable[EventRange]) -> EventRow | None:

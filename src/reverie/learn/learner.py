@@ -22,6 +22,7 @@ from reverie.learn.rules.own_words import find_own_words
 from reverie.model import Memory, Origin, Trust
 from reverie.protocols import ChatModel, Owner, Transaction
 from reverie.recall import recall
+from reverie.recall.query import Query
 from reverie.text.messages import user_text
 from reverie.text.normalize import nfkc_casefold, replace_surrogates, subject_key
 from reverie.write.runtime import Runtime
@@ -63,7 +64,7 @@ def _read_turn(runtime: Runtime, claim: Claim) -> UserTurn | None:
         if entry is None or entry.body is None:
             return None
         text = user_text(entry.body["message"])
-        before = sessions.read_surrounding_events(
+        before = index_check.read_surrounding_events(
             tx, claim.owner, None, sessions.event_from_entry(entry, None), EARLIER_EVENTS, 0
         )[:-1]
     earlier = tuple(
@@ -250,7 +251,7 @@ def _find_similar(runtime: Runtime, owner: Owner, facts: Sequence[Fact]) -> list
     """Recall the owner's facts that are most similar to the new ones, without duplicates."""
     found: dict[str, Memory] = {}
     for fact in facts:
-        query = recall.Query(fact.content, MAX_NEIGHBORS, filter=Filter(kinds=("fact",)))
+        query = Query(fact.content, MAX_NEIGHBORS, filter=Filter(kinds=("fact",)))
         eye = recall.prepare_query_vector(runtime, query)
         for hit in recall.recall(runtime, {owner: None}, query, eye):
             if hit.memory is not None:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from reverie.agenda.jobs import Claim
+from reverie.embed.tokens import count_tokens
 from reverie.engine import index_check, sessions
 from reverie.learn import prompts
 from reverie.learn.llm import open_model
@@ -166,8 +167,6 @@ def list_unsummarized(
     tx: Transaction, owner: Owner, session: str, current: Summary
 ) -> list[SummaryEvent]:
     """Return the messages of a session that its summary does not cover yet."""
-    from reverie.embed.tokens import count_tokens
-
     found = []
     stretches = sessions.lineage(tx, owner, session)
     spots = sessions.list_events(tx, owner, stretches, after=current.upper)

@@ -9,6 +9,7 @@ from reverie.engine import index
 from reverie.engine.log import list_owners
 from reverie.errors import ConfigError, StoreError
 from reverie.protocols import Owner, Progress, Transaction
+from reverie.recall.as_of import item_from_entry, item_text
 from reverie.write import embeddings
 from reverie.write.runtime import Runtime
 
@@ -134,8 +135,6 @@ def _try_switch(
 
 def passage_texts(tx: Transaction, owner: Owner, passages: Iterable[int]) -> dict[int, str]:
     """Return the text of each of these passages that still exists."""
-    from reverie.recall import views
-
     texts: dict[int, str] = {}
     contents: dict[int, str] = {}
     for passage, (first_position, start, length) in sorted(
@@ -143,6 +142,6 @@ def passage_texts(tx: Transaction, owner: Owner, passages: Iterable[int]) -> dic
     ):
         if first_position not in contents:
             entry = index.find_source_entry(tx, owner, first_position)
-            contents[first_position] = views.item_text(views.item_from_entry(entry, None))
+            contents[first_position] = item_text(item_from_entry(entry, None))
         texts[passage] = contents[first_position][start : start + length]
     return texts

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from reverie.dates import Time
+from reverie.embed.tokens import count_tokens
 from reverie.engine import (
     index_check,
     log,
@@ -32,8 +33,10 @@ from reverie.model import (
     StoredMessage,
     Summary,
 )
-from reverie.prompt import context
+from reverie.prompt import additions, context
 from reverie.protocols import Ids, Owner, Transaction
+from reverie.recall.query import Query
+from reverie.text.greetings import is_only_greeting
 from reverie.text.messages import starts_turn, trim_history, without_system
 from reverie.text.normalize import one_line
 from reverie.transfer import export as transfer_export
@@ -302,9 +305,6 @@ class Session:
         every context of this session, until ``refresh_profile``. With ``freeze=False`` nothing is
         written, and a session that has not seen the profile yet sees the current one.
         """
-        from reverie.embed.tokens import count_tokens
-        from reverie.recall.recall import Query
-
         if query is not None and not isinstance(query, str):
             raise InvalidInput("query must be text")
         wanted = self._runtime.settings.context_tokens if tokens is None else tokens
@@ -343,11 +343,6 @@ class Session:
         ``freeze=False`` nothing is written: a session that has not seen the profile yet sees the
         current one.
         """
-        from reverie.embed.tokens import count_tokens
-        from reverie.prompt import additions
-        from reverie.recall.recall import Query
-        from reverie.text.greetings import is_only_greeting
-
         if not isinstance(query, str):
             raise InvalidInput("query must be text")
         most = validate.check_limit(context.MAX_RECALLED if limit is None else limit, MAX_HITS)
@@ -461,9 +456,6 @@ class ScratchpadHandle:
 
 def build_context(space: Space, query: str, tokens: int | None) -> Context:
     """Assemble the context for a query outside of any session: profile and recalled memories."""
-    from reverie.embed.tokens import count_tokens
-    from reverie.recall.recall import Query
-
     if not isinstance(query, str):
         raise InvalidInput("query must be text")
     runtime = space.runtime

@@ -9,9 +9,10 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from types import EllipsisType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from reverie.dates import Time, optional_ms
+from reverie.embed.tokens import count_tokens
 from reverie.engine import (
     index,
     index_check,
@@ -20,6 +21,8 @@ from reverie.engine import (
 )
 from reverie.engine.index import Filter
 from reverie.errors import InvalidInput
+from reverie.history import match
+from reverie.memory.session import Session, build_context, new_session_id, session_infos
 from reverie.model import (
     MODES,
     ORDERS,
@@ -46,6 +49,7 @@ from reverie.prompt import profile
 from reverie.protocols import Owner, Transaction
 from reverie.recall import as_of as recall_as_of
 from reverie.recall.as_of import VisibleSessions
+from reverie.recall.query import Query, redact_query
 from reverie.text.normalize import require_name
 from reverie.text.tags import clean_tags
 from reverie.transfer import export as transfer_export
@@ -55,10 +59,6 @@ from reverie.write.owners import visible_owners
 from reverie.write.runtime import Runtime
 from reverie.write.validate import request_hash
 from reverie.write.writer import Author, Writer, WriteStamp, open_writer
-
-if TYPE_CHECKING:
-    from reverie.memory.session import Session
-    from reverie.recall.recall import Query
 
 MAX_HITS = 1_000
 MAX_LISTED = 1_000_000_000
@@ -118,15 +118,29 @@ class Space:
         return open_writer(self._runtime, self._author)
 
     def run_query(
-        self, query: Query, sequence: int | None = None, *, note: bool = True
+        self,
+        query: Query,
+        sequence: int | None = None,
+        *,
+        as_of: Time | None = None,
+        note: bool = True,
     ) -> list[Hit]:
         """Recall and, with ``note``, log the recall. For packages of Reverie itself.
 
-        ``sequence`` is the event of this handle's session that the recall is made for.
+        ``sequence`` is the event of this handle's session that the recall is made for. A recall
+        ``as_of`` an earlier moment is never logged.
         """
+        # numpy takes time to load, and no other verb needs it.
         from reverie.recall import recall
 
-        query = recall.redact_query(self._runtime, query)
+        query = redact_query(self._runtime, query)
+        if as_of is not None:
+            with self._runtime.engine.read(allow_replica=True) as tx:
+                owners = self._owners(tx)
+                position, moment = recall_as_of.resolve_as_of(tx, owners, as_of)
+                known = recall_as_of.items_at(tx, owners, self._visible_sessions(tx), position)
+            query = replace(query, filter=replace(query.filter, alive_at=moment))
+            return recall.recall_as_of(self._runtime, known, query)
         vector = recall.prepare_query_vector(self._runtime, query)
         with self._runtime.engine.read(allow_replica=True) as tx:
             owners = self._owners(tx)
@@ -282,8 +296,6 @@ class Space:
         of the log (an int) or a time: the recall finds what it would have found then. With
         ``note=False`` the recall is not logged.
         """
-        from reverie.recall import recall
-
         if not isinstance(query, str):
             raise InvalidInput("query must be text")
         if mode not in MODES:
@@ -295,7 +307,7 @@ class Space:
             since=optional_ms(since, "since"),
             until=optional_ms(until, "until"),
         )
-        asked = recall.Query(
+        asked = Query(
             query,
             validate.check_limit(limit, MAX_HITS),
             mode,
@@ -304,14 +316,7 @@ class Space:
             query_embedding,
             explain,
         )
-        if as_of is not None:
-            with self._runtime.engine.read(allow_replica=True) as tx:
-                owners = self._owners(tx)
-                position, moment = recall_as_of.resolve_as_of(tx, owners, as_of)
-                known = recall_as_of.items_at(tx, owners, self._visible_sessions(tx), position)
-            then = replace(chosen, alive_at=moment)
-            return recall.recall_as_of(self._runtime, known, then, asked)
-        return self.run_query(asked, note=note)
+        return self.run_query(asked, as_of=as_of, note=note)
 
     def get(self, id: str) -> Memory:
         """Return a memory by its id, even a forgotten one."""
@@ -409,8 +414,6 @@ class Space:
 
     def profile(self, *, tokens: int = 2000) -> str:
         """Return the prompt block of what is known: the same bytes for the same memories."""
-        from reverie.embed.tokens import count_tokens
-
         most = validate.check_limit(tokens, MAX_LISTED, "tokens")
         with self._runtime.engine.read() as tx:
             now = self._runtime.clock.now()
@@ -421,25 +424,19 @@ class Space:
 
     def context(self, query: str, *, tokens: int | None = None) -> Context:
         """Assemble profile and recalled memories for a query outside of any session."""
-        from reverie.memory.session import build_context
-
         return build_context(self, query, tokens)
 
     # -- sessions -----------------------------------------------------------------------------
 
     def session(self, id: str | None = None) -> Session:
         """Return a handle on a session of this scope; without an id, on a new one."""
-        from reverie.memory import session
-
-        name = session.new_session_id(self._runtime.ids) if id is None else id
-        return session.Session(self, require_name(name, "the id of a session", MAX_ID_CHARS))
+        name = new_session_id(self._runtime.ids) if id is None else id
+        return Session(self, require_name(name, "the id of a session", MAX_ID_CHARS))
 
     def sessions(
         self, *, limit: int | None = None, include_hidden: bool = False
     ) -> list[SessionInfo]:
         """List the sessions of this handle, the one with the newest event first."""
-        from reverie.memory.session import session_infos
-
         most = None if limit is None else validate.check_limit(limit, MAX_LISTED)
         with self._runtime.engine.read() as tx:
             owner = log.resolve_owner(tx, self._author.scope)
@@ -462,9 +459,6 @@ class Space:
         are left out. ``session`` is the session that the client names; then the history may lack
         its oldest messages.
         """
-        from reverie.history import match
-        from reverie.memory.session import Session, new_session_id
-
         validate.check_key(key)
         if session is not None:
             require_name(session, "the id of a session", MAX_ID_CHARS)
@@ -488,7 +482,7 @@ class Space:
         with self._runtime.engine.read() as tx:
             for owner, user in self._owners(tx).items():
                 if user == event.user:
-                    return sessions.read_surrounding_events(
+                    return index_check.read_surrounding_events(
                         tx, owner, user, event, max(before, 0), max(after, 0)
                     )
         return []

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any
 
 from reverie import config
-from reverie.agenda import jobs
+from reverie.agenda import jobs, worker
 from reverie.clock import RandomIds, SystemClock
 from reverie.config import Settings
 from reverie.embed import open_embedder, open_reranker
@@ -39,7 +39,7 @@ from reverie.model import (
 )
 from reverie.protocols import Clock, Embedder, Engine, Ids, Reranker
 from reverie.text.normalize import require_name
-from reverie.write import validate, vault_link
+from reverie.write import tokens, validate, vault_link
 from reverie.write.recall_log import RecallNotes
 from reverie.write.runtime import Runtime
 from reverie.write.secret_policy import redaction_from_settings
@@ -237,18 +237,12 @@ class Store:
         """Return the last log position of each of these spaces that exists."""
         return maintenance_doctor.positions(self._runtime, names)
 
-    # Modules that few calls need are imported by these: else ``import reverie`` takes a fifth more.
-
     def run_pending_jobs(self) -> int:
         """Run every job that is due; return how many ran."""
-        from reverie.agenda import worker
-
         return worker.run_pending_jobs(self._runtime)
 
     def run_worker(self, stop: threading.Event, poll_seconds: float = 1.0) -> None:
         """Run jobs as they become due, until ``stop`` is set."""
-        from reverie.agenda import worker
-
         worker.run_forever(self._runtime, stop, poll_seconds)
 
     def flush_to_vault(self) -> str | None:
@@ -308,26 +302,18 @@ class Store:
         user: str | None = None,
     ) -> tuple[Token, str]:
         """Create an access token for a server; its text is returned only here."""
-        from reverie.write import tokens
-
         return tokens.create(self._runtime, name, right, spaces, user)
 
     def tokens(self) -> list[Token]:
         """List every token, the oldest first."""
-        from reverie.write import tokens
-
         return tokens.list_tokens(self._runtime)
 
     def revoke_token(self, id: str) -> None:
         """Delete a token: nobody can use it from now on."""
-        from reverie.write import tokens
-
         tokens.revoke(self._runtime, id)
 
     def authenticate(self, secret: str) -> Token | None:
         """Return the token with this text; None when there is none."""
-        from reverie.write import tokens
-
         return tokens.authenticate(self._runtime, secret)
 
     def rebuild(self, progress: Progress | None = None) -> int:

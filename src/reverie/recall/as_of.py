@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from reverie.dates import Time, to_ms
 from reverie.engine import index, index_check, log, sessions
 from reverie.engine.index import Filter
-from reverie.model import Event, Memory
+from reverie.model import Event, Memory, Origin
 from reverie.protocols import Owner, Transaction
-
-if TYPE_CHECKING:
-    from reverie.recall.views import AsOfItem
 
 Owners = Mapping[Owner, str | None]
 
@@ -28,6 +25,28 @@ class VisibleSessions(NamedTuple):
     def allowed_sessions(self, owner: Owner) -> set[str | None]:
         """The values of ``session`` that a visible memory of this owner may have."""
         return {None, *self.sessions} if owner == self.sessions_owner else {None}
+
+
+class AsOfItem(NamedTuple):
+    """A memory or event as of an earlier position, with its first position and its origin.
+
+    An item that is private to another session is not ``shown``: it only counts for the mean vector.
+    """
+
+    first_position: int
+    item: Memory | Event
+    origin: Origin | None = None
+    shown: bool = True
+
+
+def item_from_entry(entry: log.LogEntry, user: str | None) -> Memory | Event:
+    """The event or the state of the memory that a log entry holds."""
+    return sessions.event_from_entry(entry, user) if entry.op == "append" else entry.state(user)
+
+
+def item_text(item: Memory | Event) -> str:
+    """The indexed text of a memory or an event."""
+    return item.content if isinstance(item, Memory) else item.text
 
 
 def resolve_as_of(tx: Transaction, owners: Owners, as_of: Time) -> tuple[int, int]:
@@ -104,8 +123,6 @@ def items_at(
     tx: Transaction, owners: Owners, seen: VisibleSessions, position: int
 ) -> dict[str | None, list[AsOfItem]]:
     """The items that a recall searches as of a position, by user, ordered by first position."""
-    from reverie.recall.views import AsOfItem
-
     by_user: dict[str | None, list[AsOfItem]] = {}
     for owner, user in owners.items():
         origins = log.origins_at(tx, owner, position)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from heapq import merge
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from reverie.engine import vector_math
-from reverie.engine.index import Filter
 from reverie.errors import EmbedderMissing, EmbeddingFailed, InvalidInput
-from reverie.model import NO_RERANKER, Candidate, Hit, Mode, Ranking
+from reverie.model import NO_RERANKER, Hit
 from reverie.protocols import Embedder, Owner
 from reverie.recall import hits, query_hints
 from reverie.recall import ranking as recall_ranking
+from reverie.recall.as_of import AsOfItem
 from reverie.recall.hits import ScoredCandidate
+from reverie.recall.query import Query
 from reverie.recall.query_hints import QueryHints
-from reverie.recall.views import AsOfItem, AsOfView, IndexView, View
+from reverie.recall.views import AsOfView, IndexView, View
 from reverie.text.analyzer import MAX_QUERY_CHARS
 from reverie.write import embeddings
 from reverie.write.runtime import Runtime
@@ -30,28 +31,11 @@ if TYPE_CHECKING:
     from reverie.protocols import Numbers, Vector
 
 AS_OF_NEEDS_LOCAL = "an as-of recall makes its vectors anew, which only a local embedder can"
-# Longer than any secret that is recognised, such as a key in PEM format.
-MAX_SECRET_CHARS = 5_000
 # Neighbours are read for this many times the limit of the best passages of each list.
 NEIGHBOR_LOOKUP_FACTOR = 2
 # By how much the number of candidates grows when they lead to too few hits.
 CANDIDATE_GROWTH = 4
 MAX_CANDIDATES = 2_000
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    """The validated parameters of a recall."""
-
-    text: str
-    limit: int
-    mode: Mode = "hybrid"
-    filter: Filter = Filter()
-    ranking: Ranking = Ranking()
-    embedding: Sequence[float] | None = None
-    explain: bool = False
-    exclude: Callable[[str | None, Candidate], bool] | None = None
-    """Given the user that a candidate belongs to and the candidate: whether to leave it out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +56,6 @@ class QueryVector:
             return self.precomputed
         assert self.embedder is not None
         return self.embedder.embed_query(text[:MAX_QUERY_CHARS], weights)
-
-
-def redact_query(runtime: Runtime, query: Query) -> Query:
-    """The query without secrets: it is recorded, and may be sent to a remote embedder."""
-    # Only MAX_QUERY_CHARS are used; a secret that begins within them is still recognised whole.
-    text = query.text[: MAX_QUERY_CHARS + MAX_SECRET_CHARS]
-    return replace(query, text=runtime.redaction.quiet(text, "the query"))
 
 
 def prepare_query_vector(
@@ -136,18 +113,19 @@ def recall(
 
 
 def recall_as_of(
-    runtime: Runtime, known: Mapping[str | None, Sequence[AsOfItem]], chosen: Filter, query: Query
+    runtime: Runtime,
+    known: Mapping[str | None, Sequence[AsOfItem]],
+    query: Query,
 ) -> list[Hit]:
     """Recall as of an earlier position: ``known`` are the items of that moment, by user.
 
     As in the index, statistics are of all items of an owner; the filter only limits what is found.
     """
-    query = redact_query(runtime, query)
     query_vector = prepare_query_vector(runtime, query, local_only=True)
     if query_vector.embedder is not None:
         with runtime.engine.read() as tx:
             embeddings.require(tx, query_vector.embedder)
-    views = [AsOfView(runtime, user, items, chosen) for user, items in known.items()]
+    views = [AsOfView(runtime, user, items, query.filter) for user, items in known.items()]
     return _recall(runtime, query, query_vector, views)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -11,9 +11,10 @@ from reverie.engine import index, index_check, log, search, sessions, vector_mat
 from reverie.engine.index import Filter
 from reverie.engine.log import LogEntry
 from reverie.errors import DimensionMismatchError
-from reverie.model import POSTING_LENGTH_BASE, Candidate, Event, Memory, Origin
+from reverie.model import POSTING_LENGTH_BASE, Candidate, Event, Memory
 from reverie.protocols import Owner, Transaction
 from reverie.recall import ranking
+from reverie.recall.as_of import AsOfItem, item_from_entry, item_text
 from reverie.text.messages import speaker_of
 from reverie.text.passages import split
 from reverie.write.embeddings import Generation
@@ -23,18 +24,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from reverie.protocols import Matrix, Numbers, Vector
-
-
-class AsOfItem(NamedTuple):
-    """A memory or event as of an earlier position, with its first position and its origin.
-
-    An item that is private to another session is not ``shown``: it only counts for the mean vector.
-    """
-
-    first_position: int
-    item: Memory | Event
-    origin: Origin | None = None
-    shown: bool = True
 
 
 class View(Protocol):
@@ -381,16 +370,6 @@ def _build_candidate(known: AsOfItem, first: int, parts: Sequence[index.Passage]
         item.role,
         speaker_of(item.message),
     )
-
-
-def item_from_entry(entry: log.LogEntry, user: str | None) -> Memory | Event:
-    """The event or the state of the memory that a log entry holds."""
-    return sessions.event_from_entry(entry, user) if entry.op == "append" else entry.state(user)
-
-
-def item_text(item: Memory | Event) -> str:
-    """The indexed text of a memory or an event."""
-    return item.content if isinstance(item, Memory) else item.text
 
 
 def _passes_filter(chosen: Filter, item: Memory | Event) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from reverie.engine import log
 from reverie.errors import NotFound, VaultError
 from reverie.memory.space import Space
 from reverie.memory.store import Store
@@ -148,8 +149,6 @@ def status(store: Store) -> VaultStatus:
 
 
 def _count_pending(store: Store, vault: Vault) -> int:
-    from reverie.engine import log
-
     count = 0
     with store.runtime.engine.read() as tx:
         tx.enter_all_owners()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reverie.agenda import jobs
+from reverie.agenda import jobs, worker
 from reverie.engine.index import unfinished_rebuild
 from reverie.engine.schema import REPLAY_KEY
 from reverie.protocols import Owner, Transaction
@@ -118,8 +118,6 @@ def flush(runtime: Runtime) -> str | None:
 
     Jobs that another worker has claimed are left to it.
     """
-    from reverie.agenda import worker
-
     owners = [runtime.changed.pop() for _ in range(len(runtime.changed))]
     for kind in ("mirror", "commit"):
         for owner in owners:
