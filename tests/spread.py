@@ -9,7 +9,7 @@ from reverie import Settings, Store
 from reverie.engine import open_engine
 from reverie.engine.postgres import sharding
 from reverie.engine.postgres.engine import PostgresEngine
-from reverie.engine.table_copy import TABLES
+from reverie.engine.schema import TABLES
 from tests.conftest import FakeClock, SeededIds
 from tests.servers import Server
 

@@ -31,12 +31,12 @@ MAY: dict[str, set[str]] = {
     "config": {"config", "errors", "model"},
     "dates": {"dates", "errors"},
     "serialize": {"serialize", "dates", "model"},
-    "http_guard": {"http_guard", "http_transports", "config", "errors"},
-    "http_transports": {"http_transports", "http_guard"},
+    "http_guard": {"http_guard"},
+    "http_transports": {"http_transports", "http_guard", "config"},
     "text": {"text", *GROUND},
     "engine": ENGINE,
     "agenda": {"agenda", "text", *GROUND},
-    "embed": {"embed", "text", "config", "http_guard", *GROUND},
+    "embed": {"embed", "text", "config", "http_guard", "http_transports", *GROUND},
     "write": CORE,
     "recall": {"recall", *CORE},
     "history": {"history", *CORE},
@@ -46,12 +46,12 @@ MAY: dict[str, set[str]] = {
     # A backup is verified, and a migration refuses a damaged store.
     "transfer": {"transfer", "maintenance", *CORE},
     "memory": TOP,
-    "learn": {"learn", *TOP},
+    "learn": {"learn", "http_transports", *TOP},
     "vault": {"vault", *TOP},
     "testing": {"config"},
     # aio_verbs is a stub that only type checkers read.
     "aio": {"aio_verbs", "memory"},
-    "server": {"reverie", "server", "aio", "vault", *TOP},
+    "server": {"reverie", "server", "aio", "vault", "http_transports", *TOP},
     "cli": {"reverie", "cli", "aio", "learn", "vault", "server", *TOP},
 }
 

@@ -13,7 +13,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from reverie import Settings, http_guard
+from reverie import Settings, http_guard, http_transports
 from reverie.errors import EmbeddingFailed, ModelFailed
 from tests.figures import figure
 
@@ -151,7 +151,7 @@ def public(**more: Any) -> Settings:
 
 def fetch(settings: Settings, url: str, **more: Any) -> httpx2.Response:
     async def once() -> httpx2.Response:
-        async with http_guard.client(settings, timeout=2.0) as client:
+        async with http_transports.client(settings, timeout=2.0) as client:
             return await client.get(url, **more)
 
     return asyncio.run(once())
@@ -176,7 +176,7 @@ def test_hostile_address_is_never_connected_to(
     with pytest.raises((httpx2.TransportError, httpx2.InvalidURL)):
         fetch(public(), url)
     with (
-        httpx2.Client(transport=http_guard.guarded(), trust_env=False) as client,
+        httpx2.Client(transport=http_transports.PublicTransport(), trust_env=False) as client,
         pytest.raises((httpx2.TransportError, httpx2.InvalidURL)),
     ):
         client.get(url)

@@ -10,15 +10,8 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 from urllib.parse import SplitResult, urlsplit
-
-from reverie.errors import MissingExtra
-
-if TYPE_CHECKING:
-    import httpx2
-
-    from reverie.config import Settings
 
 Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -31,30 +24,6 @@ _NOT_PUBLIC = tuple(
 _TRANSLATING = tuple(
     map(ipaddress.IPv6Network, ("64:ff9b::/96", "64:ff9b:1::/48", "::/96", "::ffff:0:0:0/96"))
 )
-
-
-def client(settings: Settings, **options: Any) -> httpx2.AsyncClient:
-    """Return an HTTP client that connects where the settings allow and follows no redirect."""
-    try:
-        import httpx2
-    except ImportError as error:
-        raise MissingExtra("connections to other services", "server") from error
-    guard = guarded_async() if settings.outbound.lower() == "public" else None
-    return httpx2.AsyncClient(follow_redirects=False, transport=guard, **options)
-
-
-def guarded_async(verify: Any = True) -> httpx2.AsyncBaseTransport:
-    """Return an asynchronous httpx2 transport that connects to public addresses only."""
-    from reverie.http_transports import PublicAsyncTransport  # httpx2 is optional
-
-    return PublicAsyncTransport(verify)
-
-
-def guarded(verify: Any = True) -> httpx2.BaseTransport:
-    """Return a synchronous httpx2 transport that connects to public addresses only."""
-    from reverie.http_transports import PublicTransport  # httpx2 is optional
-
-    return PublicTransport(verify)
 
 
 # -- addresses of services ------------------------------------------------------------------------

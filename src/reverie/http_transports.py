@@ -1,4 +1,4 @@
-"""httpx2 transports that connect to public addresses only, whatever a name resolves to.
+"""httpx2 clients and transports that connect to public addresses only, whatever names resolve to.
 
 A separate module from ``http_guard``, because it imports httpx2, which is optional.
 """
@@ -13,9 +13,16 @@ from typing import Any, Generic, TypeVar
 
 import httpx2
 
+from reverie.config import Settings
 from reverie.http_guard import pinned, why_refused
 
 Transport = TypeVar("Transport", httpx2.BaseTransport, httpx2.AsyncBaseTransport)
+
+
+def client(settings: Settings, **options: Any) -> httpx2.AsyncClient:
+    """Return an HTTP client that connects where the settings allow and follows no redirect."""
+    guard = PublicAsyncTransport() if settings.outbound.lower() == "public" else None
+    return httpx2.AsyncClient(follow_redirects=False, transport=guard, **options)
 
 
 class OutboundRefused(httpx2.ConnectError):

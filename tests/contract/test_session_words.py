@@ -9,7 +9,7 @@ import pytest
 
 from reverie import NotFound, Origin, Space, Store
 from reverie.engine import seals
-from reverie.engine.table_copy import TABLES
+from reverie.engine.schema import TABLES
 from reverie.learn import summaries
 from tests.conftest import Stores, engine_of, rows
 from tests.talking import reply, texts, user

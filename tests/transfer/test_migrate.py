@@ -12,7 +12,7 @@ import pytest
 
 import reverie
 from reverie import ConfigError, Settings, Store, StoreDamaged, StoreError
-from reverie.engine import log, open_engine, table_copy
+from reverie.engine import log, open_engine, schema, table_copy
 from reverie.transfer.migrate import migrate
 from tests.conftest import FakeClock, SeededIds, engine_of, rows, tamper
 from tests.servers import Server
@@ -184,7 +184,7 @@ def test_migration_with_a_differing_copy_is_refused(
         fill(store)
     put_rows = table_copy.put_rows
 
-    def careless(tx: object, table: table_copy.Table, found: list[tuple[object, ...]]) -> None:
+    def careless(tx: object, table: schema.Table, found: list[tuple[object, ...]]) -> None:
         put_rows(tx, table, found[:-1] if table.name == "tags" else found)  # type: ignore[arg-type]
 
     monkeypatch.setattr(table_copy, "put_rows", careless)
@@ -229,7 +229,7 @@ def test_source_cannot_be_written_during_a_migration(fresh: dict[str, Fresh]) ->
 
 def test_table_copy_lists_every_table(fresh: dict[str, Fresh]) -> None:
     """What is copied is what both engines have: a table or column that is added is added here."""
-    named = {table.name: {*table.key, *table.others} for table in table_copy.TABLES}
+    named = {table.name: {*table.key, *table.others} for table in schema.TABLES}
     with opened(fresh["sqlite"]()) as store:
         listed = rows(store, "SELECT name FROM sqlite_schema WHERE type = 'table'")
         names = {row[0] for row in listed if not row[0].startswith("sqlite_")} - {"vectors"}

@@ -102,7 +102,7 @@ def _model_problems(settings: Settings) -> list[str]:
     """Return what is wrong with the chat model's settings; the model itself is not called."""
     if not settings.model:
         return []
-    # pydantic-ai is an optional library.
+    # It loads asyncio, and no other command here needs a model.
     from reverie.learn.llm import open_model
 
     try:

@@ -24,6 +24,7 @@ from reverie.cli.output import (
     truncate_line,
 )
 from reverie.config import Settings
+from reverie.engine.sqlite.store_file import parse_url
 from reverie.errors import InvalidInput, NotFound, ReverieError
 from reverie.memory import Space, Store
 from reverie.memory import open as open_store
@@ -163,9 +164,6 @@ def store_file(settings: Settings) -> Path | None:
     address = settings.url or config.default_url()
     if "://" in address and not address.startswith("sqlite://"):
         return None
-    # apsw takes time to load, and help needs no store.
-    from reverie.engine.sqlite.store_file import parse_url
-
     return parse_url(address)[0]
 
 

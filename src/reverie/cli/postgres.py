@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 import click
 
@@ -57,11 +57,7 @@ def partition_command(options: CommonOptions, parts: int | None, yes: bool) -> N
     It is one transaction: if it is interrupted, nothing has changed. It needs as much free disk
     space as the store uses. A table that is partitioned already is left alone.
     """
-    with _open_postgres(options) as engine:
-        # psycopg is an optional library.
-        from reverie.engine.postgres import sharding
-
-        plan = sharding.partition(engine, parts) if yes else sharding.plan_partitions(engine, parts)
+    plan = _make_plan(options, "partition", parts, run=yes)
     _print_plan(options, plan, done=yes, how="partitioned by the space")
 
 
@@ -87,15 +83,27 @@ def distribute_command(options: CommonOptions, shards: int | None, yes: bool) ->
     copied to every machine; all other tables are split by space, with all shards of a space on one
     machine. A table that is distributed already is left alone. Run it again after an upgrade.
     """
+    plan = _make_plan(options, "distribute", shards, run=yes)
+    _print_plan(options, plan, done=yes, how="distributed by the space")
+
+
+def _make_plan(
+    options: CommonOptions,
+    verb: Literal["partition", "distribute"],
+    count: int | None,
+    *,
+    run: bool,
+) -> Plan:
+    """Plan the statements that split every table into ``count`` parts, and run them if asked to."""
     with _open_postgres(options) as engine:
         # psycopg is an optional library.
         from reverie.engine.postgres import sharding
 
-        if yes:
-            plan = sharding.distribute(engine, shards)
-        else:
-            plan = sharding.plan_distribution(engine, shards)
-    _print_plan(options, plan, done=yes, how="distributed by the space")
+        if verb == "partition":
+            split = sharding.partition if run else sharding.plan_partitions
+            return split(engine, count)
+        distribute = sharding.distribute if run else sharding.plan_distribution
+        return distribute(engine, count)
 
 
 @contextlib.contextmanager

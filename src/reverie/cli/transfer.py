@@ -40,7 +40,7 @@ from reverie.cli.output import (
     print_stderr,
     progress,
 )
-from reverie.engine import copy_store
+from reverie.engine.sqlite.store_file import copy_store_file
 from reverie.errors import InvalidInput, StoreDamaged, StoreFull
 from reverie.memory import Space, Store
 from reverie.model import ImportReport, VerifyReport
@@ -368,7 +368,7 @@ def verify_command(options: CommonOptions, file: str | None) -> None:
 def _verify_copy(file: str) -> VerifyReport:
     with tempfile.TemporaryDirectory(prefix="reverie-") as folder:
         copy = str(Path(folder) / Path(file).name)
-        copy_store(Path(file), Path(copy))
+        copy_store_file(Path(file), Path(copy))
         try:
             with CommonOptions(as_json=False, url=copy).open_store() as store:
                 return store.verify()

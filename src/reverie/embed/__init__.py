@@ -32,16 +32,11 @@ def open_embedder(settings: Settings) -> Embedder | None:
     provider = provider.lower()
     if spec.lower() in {"", "none"}:
         return None
-    if spec.lower() == "local":
+    if spec.lower() in {"local", "hashing"}:
         # numpy takes time to load.
-        from reverie.embed.local import LocalEmbedder
+        from reverie.embed import hashing, local
 
-        return LocalEmbedder()
-    if spec.lower() == "hashing":
-        # numpy takes time to load.
-        from reverie.embed.hashing import HashingEmbedder
-
-        return HashingEmbedder()
+        return local.LocalEmbedder() if spec.lower() == "local" else hashing.HashingEmbedder()
     if provider == "model2vec":
         # model2vec is an optional library.
         from reverie.embed.model2vec import Model2VecEmbedder

@@ -17,7 +17,7 @@ import numpy as np
 from reverie.embed import identity
 from reverie.embed.pooling import normalize_rows
 from reverie.errors import ConfigError, EmbeddingFailed, MissingExtra
-from reverie.http_guard import guarded, split_service_url, without_credentials
+from reverie.http_guard import split_service_url, without_credentials
 from reverie.text.normalize import replace_surrogates
 
 if TYPE_CHECKING:
@@ -101,6 +101,9 @@ class OpenAIEmbedder:
         try:
             import httpx2
             import tenacity
+
+            # It imports httpx2, which is optional.
+            from reverie.http_transports import PublicTransport
         except ImportError as error:
             raise MissingExtra("remote embeddings", "remote") from error
         known = _PROVIDERS.get(provider, _Provider(provider, "", "", ""))
@@ -131,7 +134,7 @@ class OpenAIEmbedder:
             headers={"Authorization": f"Bearer {key}"},
             timeout=timeout,
             follow_redirects=False,
-            transport=guarded() if outbound.lower() == "public" else None,
+            transport=PublicTransport() if outbound.lower() == "public" else None,
         )
         self._retrying: Callable[..., Matrix] = tenacity.Retrying(
             stop=tenacity.stop_after_attempt(MAX_TRIES),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from reverie.engine.base import BUSY_TIMEOUT
 from reverie.errors import ConfigError, MissingExtra
 from reverie.protocols import Engine
@@ -33,11 +31,3 @@ def open_engine(url: str, read_url: str = "", busy_timeout: float = BUSY_TIMEOUT
         f"no engine for {scheme}:// addresses: give a path, "
         "sqlite:///path/to/reverie.db or postgresql://user@host/database"
     )
-
-
-def copy_store(source: Path, target: Path) -> None:
-    """Copy a SQLite store with its write-ahead log, which a plain copy of the file would miss."""
-    # apsw takes time to load.
-    from reverie.engine.sqlite.store_file import copy_store_file
-
-    copy_store_file(source, target)

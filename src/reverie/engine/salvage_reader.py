@@ -14,14 +14,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from reverie.engine import seals, table_copy
+from reverie.engine import seals
 from reverie.engine.log_rows import LogRow
+from reverie.engine.schema import TABLES
 from reverie.engine.seals import Erasable, Seal
+from reverie.engine.sqlite import page_reader
+from reverie.engine.sqlite.store_file import parse_url
 from reverie.errors import ConfigError
 from reverie.protocols import Engine, Row
 
 # The columns of the log in the order in which a record of a SQLite file has them.
-_LOG = next(table for table in table_copy.TABLES if table.name == "log")
+_LOG = next(table for table in TABLES if table.name == "log")
 _AS_STORED = (*_LOG.key, *_LOG.others)
 _ORDER = [_AS_STORED.index(name) for name in seals.ENTRY_COLUMNS]
 JOB_COLUMNS = (
@@ -202,8 +205,6 @@ def read_store(url: str, open_engine: Callable[[str], Engine]) -> SalvagedRows:
             found = SalvagedRows()
             read_by_sql(lambda sql, values: tx.all(sql, values), found)
             return found
-    from reverie.engine.sqlite.store_file import parse_url
-
     path, _ = parse_url(url)
     if not path.is_file():
         raise ConfigError(f"{path} does not exist: give the path of a damaged store")
@@ -218,9 +219,7 @@ def read_store(url: str, open_engine: Callable[[str], Engine]) -> SalvagedRows:
 
 def read_file(copy: Path) -> SalvagedRows:
     """Read all that can be read of a SQLite file, which may be changed by it."""
-    from reverie.engine.sqlite.page_reader import PageReader
-
-    pages = PageReader(copy)
+    pages = page_reader.PageReader(copy)
     found = SalvagedRows()
     with _open_select(copy, found) as select:
         if select is not None:
@@ -268,10 +267,8 @@ def _skip_undecodable(connection: Any) -> Select:
     return select
 
 
-def _read_pages(pages: Any, found: SalvagedRows) -> None:
+def _read_pages(pages: page_reader.PageReader, found: SalvagedRows) -> None:
     """Add the rows that are found by searching the pages of the file."""
-    from reverie.engine.sqlite import page_reader
-
     for row in pages.rows(page_reader.ENTRY_PATTERN, len(_ORDER)):
         found.add_entry([row[at] for at in _ORDER])
     heads: dict[int, tuple[int, str]] = {}

@@ -5,89 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from reverie.engine.schema import MIGRATION_KEY
+from reverie.engine.schema import TABLES, Table
 from reverie.protocols import Owner, Row, Transaction
 
 CHUNK = 1_000
-# Keys of meta that belong to one engine and are not copied.
-_ENGINE_KEYS = ("schema", MIGRATION_KEY)
 # Every write changes at least one of these tables.
 _WRITE_TABLES = ("meta", "owners", "counters", "statistics", "session_state", "recalls", "jobs")
-
-
-class Table(NamedTuple):
-    """A table that is copied: the columns of its key, and the others."""
-
-    name: str
-    key: tuple[str, ...]
-    others: tuple[str, ...]
-
-    @property
-    def columns(self) -> str:
-        return ", ".join(self.key + self.others)
-
-    @property
-    def copy_condition(self) -> str:
-        """The SQL condition on the rows that are copied."""
-        return f"key NOT IN {_ENGINE_KEYS}" if self.name == "meta" else "1 = 1"
-
-
-def _table(name: str, key: str, others: str = "") -> Table:
-    return Table(name, tuple(key.split()), tuple(others.split()))
-
-
-# In the order of their foreign keys: a row refers only to tables before its own.
-TABLES = (
-    _table("meta", "key", "value"),
-    _table("spaces", "space", "name seal"),
-    _table("owners", "space owner", "name seal"),
-    _table("counters", "space", "position recorded_at job owner chain seal"),
-    _table(
-        "log",
-        "space position",
-        "owner op recorded_at schema actor trust reason origin_session origin_sequence key request "
-        "memory version uuid session sequence body salt digest chain seal",
-    ),
-    _table("statistics", "space owner", "epoch next_passage passages touches facts notes private"),
-    _table(
-        "memories",
-        "space owner born",
-        "memory position version kind category subject_key session pinned at expires_at "
-        "forgotten_at first_passage passages",
-    ),
-    _table("tags", "space owner tag born"),
-    _table("documents", "space owner source", "born hash"),
-    _table(
-        "sessions",
-        "space owner session",
-        "opened position last_sequence events updated_at hidden_at titled forked_session "
-        "forked_sequence chain unsummed ended",
-    ),
-    _table(
-        "events",
-        "space owner session sequence",
-        "position role speaker at size chain first_passage passages terms",
-    ),
-    _table(
-        "session_state",
-        "space owner session",
-        "frozen epoch upper summary scratchpad scratched_at seal",
-    ),
-    _table("proposals", "space owner proposal", "position answer memory"),
-    _table("passages", "space owner passage", "born start length terms"),
-    _table("postings", "space owner term passage", "len"),
-    _table("touched", "space owner touch", "passage"),
-    _table("unembedded", "space owner passage"),
-    _table("recalls", "space owner recall", "at query session sequence hits seal"),
-    _table(
-        "jobs", "space job", "owner kind lane state due_at attempts token payload error created_at"
-    ),
-    _table("due", "space owner", "at"),
-)
 
 
 def read_rows(tx: Transaction, table: Table, after: Row | None = None) -> Iterator[list[Row]]:

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from reverie.agenda.worker import Handler, register
 
-# A handler's module is imported when its first job is due, so that importing Reverie stays quick.
+
+def _load(kind: str) -> Handler:
+    # numpy and pydantic take time to load, and most processes run none of these jobs.
+    from reverie.learn import learner, summaries
+
+    return {"learn": learner.learn, "summarise": summaries.summarise}[kind]
 
 
-def _learn() -> Handler:
-    from reverie.learn.learner import learn
-
-    return learn
-
-
-def _summarise() -> Handler:
-    from reverie.learn.summaries import summarise
-
-    return summarise
-
-
-register("learn", _learn)
-register("summarise", _summarise)
+register("learn", partial(_load, "learn"))
+register("summarise", partial(_load, "summarise"))

@@ -20,7 +20,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from reverie.errors import ConfigError, MissingExtra, ModelFailed
-from reverie.http_guard import guarded_async, is_loopback, split_service_url, without_credentials
+from reverie.http_guard import is_loopback, split_service_url, without_credentials
 from reverie.protocols import Answer, ChatModel
 from reverie.text.normalize import SURROGATE, replace_surrogates
 
@@ -243,6 +243,9 @@ class PydanticAIModel:
     def _client(self) -> httpx2.AsyncClient:
         import httpx2
 
+        # It imports httpx2, which is optional.
+        from reverie.http_transports import PublicAsyncTransport
+
         unneeded = (_MACHINE_HEADERS, *(_ACCOUNT_HEADERS if self._base_url else ()))
 
         async def send_less(request: httpx2.Request) -> None:
@@ -257,7 +260,7 @@ class PydanticAIModel:
             headers={"Accept-Encoding": "identity"},
             event_hooks={"request": [send_less], "response": [_read_response]},
             verify=self._tls,
-            transport=guarded_async(self._tls) if self._public_only else None,
+            transport=PublicAsyncTransport(self._tls) if self._public_only else None,
             # No proxy lies between a program and its own machine.
             trust_env=not self._is_loopback,
         )

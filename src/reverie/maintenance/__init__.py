@@ -2,36 +2,10 @@
 
 from __future__ import annotations
 
-from reverie.agenda.worker import Handler, register
+from reverie.agenda.worker import register
+from reverie.maintenance import job_handlers
 
-# A handler's module is imported when its first job is due, so that importing Reverie stays quick.
-
-
-def _embed() -> Handler:
-    from reverie.maintenance.job_handlers import fill_vectors
-
-    return fill_vectors
-
-
-def _expire() -> Handler:
-    from reverie.maintenance.job_handlers import forget_expired
-
-    return forget_expired
-
-
-def _prune() -> Handler:
-    from reverie.maintenance.job_handlers import prune_recalls
-
-    return prune_recalls
-
-
-def _scrub() -> Handler:
-    from reverie.maintenance.job_handlers import finish_erasure
-
-    return finish_erasure
-
-
-register("embed", _embed)
-register("expire", _expire)
-register("prune", _prune)
-register("scrub", _scrub)
+register("embed", lambda: job_handlers.fill_vectors)
+register("expire", lambda: job_handlers.forget_expired)
+register("prune", lambda: job_handlers.prune_recalls)
+register("scrub", lambda: job_handlers.finish_erasure)

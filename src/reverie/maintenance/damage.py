@@ -13,7 +13,7 @@ from typing import Any
 
 from reverie.engine import log, log_rows, seals
 from reverie.engine.log_rows import LogRow
-from reverie.errors import ReverieError, StoreDamaged
+from reverie.errors import StoreDamaged
 from reverie.protocols import Owner, Row, Transaction
 from reverie.write.runtime import Runtime
 
@@ -67,19 +67,6 @@ def require_undamaged(runtime: Runtime, what: str) -> None:
             f"{what} would hide damage: {problems[0]}{more}. "
             "Run 'reverie salvage' to make a new store of all that can be read"
         )
-
-
-def describe_damage(runtime: Runtime) -> str | None:
-    """Return what is damaged, in one line; called when code failed on rows it cannot understand."""
-    from reverie.maintenance import verify
-
-    try:
-        problems = verify.verify(runtime).problems
-    except ReverieError as error:
-        return str(error)
-    if not problems:
-        return None
-    return f"the store is damaged ({problems[0]}): run 'reverie verify' to see all of it"
 
 
 def _guarded(what: str, look: Callable[[], list[str]]) -> list[str]:

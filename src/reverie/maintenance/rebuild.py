@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import replace
-from pathlib import Path
 
-from reverie.engine import index, log
-from reverie.engine.log import list_owners
-from reverie.engine.schema import DERIVED_TABLES, MIGRATION_KEY
+from reverie.engine import index
+from reverie.engine.schema import MIGRATION_KEY
 from reverie.errors import StoreError
-from reverie.maintenance import damage
-from reverie.protocols import Owner, Progress, Transaction
-from reverie.write import embeddings, session_projection
+from reverie.maintenance import damage, reindex
+from reverie.protocols import Progress, Transaction
+from reverie.write import embeddings
 from reverie.write.runtime import Runtime
-from reverie.write.writer import system_writer
 
 
 def refresh_index(runtime: Runtime) -> None:
@@ -29,20 +25,9 @@ def refresh_index(runtime: Runtime) -> None:
     if row is not None:
         # No version of Reverie accepts this value, so none writes until the rebuild is done; if it
         # is killed, the next open starts it again.
-        _set_index_version(runtime, "being made anew")
+        reindex.set_index_version(runtime, "being made anew")
         rebuild(_without_foreign_embedder(runtime))
-    _set_index_version(runtime, index.INDEX_VERSION)
-
-
-def _set_index_version(runtime: Runtime, rules: str) -> None:
-    with runtime.engine.write() as tx:
-        # Waits for writers that still use another version.
-        tx.enter_all_owners()
-        tx.run(
-            "INSERT INTO meta (key, value) VALUES ('index', ?) "
-            "ON CONFLICT (key) DO UPDATE SET value = excluded.value",
-            (rules,),
-        )
+    reindex.set_index_version(runtime, index.INDEX_VERSION)
 
 
 def _without_foreign_embedder(runtime: Runtime) -> Runtime:
@@ -74,70 +59,8 @@ def rebuild(runtime: Runtime, progress: Progress | None = None) -> int:
     """
     damage.require_undamaged(runtime, "a rebuild")
     if runtime.engine.check() and isinstance(runtime.engine.describe().get("file"), str):
-        return _rebuild_file(runtime, progress)
-    with runtime.engine.read() as tx:
-        tx.enter_all_owners()
-        owners = list_owners(tx)
-        total = sum(_count(tx, name, owner) for owner in owners for name in ("memories", "events"))
-    done = 0
+        # It takes time to load, and few files have broken pages.
+        from reverie.maintenance import salvage
 
-    def advance() -> None:
-        nonlocal done
-        done += 1
-        if progress is not None:
-            progress(done, total)
-
-    _delete_orphans(runtime)
-    for owner in owners:
-        with runtime.engine.write() as tx:
-            tx.enter(owner)
-            for name in (*DERIVED_TABLES, "vectors"):
-                tx.run(f"DELETE FROM {name} WHERE space = ? AND owner = ?", owner)
-            tx.run(
-                "INSERT INTO statistics (space, owner, epoch, next_passage, passages, touches, "
-                "facts, notes, private) VALUES (?, ?, ?, 0, 0, 0, 0, 0, 0) "
-                "ON CONFLICT (space, owner) DO UPDATE SET epoch = statistics.epoch + 1, "
-                "next_passage = 0, passages = 0, touches = 0, facts = 0, notes = 0, private = 0",
-                (*owner, runtime.clock.now()),
-            )
-            w = system_writer(tx, runtime, owner)
-            for first_position, entry in log.states_at(tx, owner, log.last_position(tx, owner)):
-                document = (entry.body or {}).get("document")
-                w.index_memory(first_position, entry.position, entry.state(None), document=document)
-                advance()
-            session_projection.rebuild(w, advance)
-    return done
-
-
-def _delete_orphans(runtime: Runtime) -> None:
-    """Delete rows of the index whose owner does not exist."""
-    with runtime.engine.write() as tx:
-        tx.enter_all_owners()
-        owners = set(list_owners(tx))
-        for name in (*DERIVED_TABLES, "statistics", "vectors"):
-            for row in tx.all(f"SELECT DISTINCT space, owner FROM {name}"):
-                if row not in owners:
-                    tx.run(f"DELETE FROM {name} WHERE space = ? AND owner = ?", row)
-
-
-def _rebuild_file(runtime: Runtime, progress: Progress | None) -> int:
-    """Replace a store file that has broken pages by a new file with the same log.
-
-    The usual rebuild would fail, since rows on an unreadable page cannot be deleted.
-    """
-    from reverie.maintenance import salvage
-
-    engine = runtime.engine
-    file = Path(engine.describe()["file"])
-    with tempfile.TemporaryDirectory(prefix="reverie-") as folder, engine.exclusive():
-        made = Path(folder) / "made.db"
-        report = salvage.salvage(
-            lambda new: replace(runtime, engine=new), str(file), made, progress, require_all=True
-        )
-        engine.restore(made)
-    return report.entries
-
-
-def _count(tx: Transaction, table: str, owner: Owner) -> int:
-    row = tx.one(f"SELECT COUNT(*) FROM {table} WHERE space = ? AND owner = ?", owner)
-    return 0 if row is None else row[0]
+        return salvage.rebuild_file(runtime, progress)
+    return reindex.reindex(runtime, progress)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import tempfile
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from reverie.engine import (
+    index,
     log,
     log_rows,
     open_engine,
@@ -29,7 +31,7 @@ from reverie.engine.salvage_reader import JOB_COLUMNS, SalvagedRows
 from reverie.engine.seals import Erasable, Seal
 from reverie.engine.sqlite.store_file import new_file
 from reverie.errors import ConfigError, StoreDamaged, StoreError
-from reverie.maintenance import rebuild, verify
+from reverie.maintenance import damage, reindex, verify
 from reverie.model import SalvagedSpace, SalvageReport
 from reverie.protocols import Engine, Owner, Progress, Row, Transaction
 from reverie.write import embeddings
@@ -88,14 +90,31 @@ def make_store(
             report = _write(tx, salvaged)
             if keep_settings:
                 _keep_settings(tx, salvaged, made.clock.now())
-        rebuild.refresh_index(made)
-        rebuild.rebuild(made, progress)
+        reindex.set_index_version(made, index.INDEX_VERSION)
+        damage.require_undamaged(made, "a rebuild")
+        reindex.reindex(made, progress)
         problems = verify.verify(made).problems
         engine.vacuum()
     for beside in ("-wal", "-shm", "-lock"):
         part.with_name(part.name + beside).unlink(missing_ok=True)
     part.rename(target)
     return replace(report, problems=tuple(problems))
+
+
+def rebuild_file(runtime: Runtime, progress: Progress | None) -> int:
+    """Replace a store file that has broken pages by a new file with the same log.
+
+    The usual rebuild would fail, since rows on an unreadable page cannot be deleted.
+    """
+    engine = runtime.engine
+    file = Path(engine.describe()["file"])
+    with tempfile.TemporaryDirectory(prefix="reverie-") as folder, engine.exclusive():
+        made = Path(folder) / "made.db"
+        report = salvage(
+            lambda new: replace(runtime, engine=new), str(file), made, progress, require_all=True
+        )
+        engine.restore(made)
+    return report.entries
 
 
 # -- finding what was lost ------------------------------------------------------------------------

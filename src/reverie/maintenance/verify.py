@@ -11,7 +11,7 @@ from reverie.engine import index, log, sessions
 from reverie.engine.log import LogEntry
 from reverie.engine.schema import DERIVED_TABLES
 from reverie.engine.sessions import EMPTY_CHAIN, SessionRow, chain_message, is_session_erasure
-from reverie.errors import StoreDamaged
+from reverie.errors import ReverieError, StoreDamaged
 from reverie.maintenance import damage
 from reverie.model import Origin, VerifyReport
 from reverie.protocols import Embedder, Owner, Transaction
@@ -30,6 +30,17 @@ def verify(runtime: Runtime) -> VerifyReport:
     report = _verify_once(runtime)
     # A read can fail once without any damage, so problems count only when found a second time.
     return _verify_once(runtime) if report.problems else report
+
+
+def describe_damage(runtime: Runtime) -> str | None:
+    """Return what is damaged, in one line; called when code failed on rows it cannot understand."""
+    try:
+        problems = verify(runtime).problems
+    except ReverieError as error:
+        return str(error)
+    if not problems:
+        return None
+    return f"the store is damaged ({problems[0]}): run 'reverie verify' to see all of it"
 
 
 def _verify_once(runtime: Runtime) -> VerifyReport:

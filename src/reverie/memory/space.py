@@ -130,7 +130,7 @@ class Space:
         ``sequence`` is the event of this handle's session that the recall is made for. A recall
         ``as_of`` an earlier moment is never logged.
         """
-        # numpy takes time to load, and no other verb needs it.
+        # numpy takes time to load, and importing Reverie does without it.
         from reverie.recall import recall
 
         query = redact_query(self._runtime, query)

@@ -39,6 +39,7 @@ from reverie.model import (
 )
 from reverie.protocols import Clock, Embedder, Engine, Ids, Reranker
 from reverie.text.normalize import require_name
+from reverie.transfer import backup as transfer_backup
 from reverie.write import tokens, validate, vault_link
 from reverie.write.recall_log import RecallNotes
 from reverie.write.runtime import Runtime
@@ -81,7 +82,7 @@ def open(
         redaction=redaction_from_settings(found),
     )
     store = Store(runtime, owns_embedder=chosen is not embedder)
-    runtime.engine.damage_check = lambda: damage.describe_damage(runtime)
+    runtime.engine.damage_check = lambda: maintenance_verify.describe_damage(runtime)
     try:
         with runtime.engine.read() as tx:
             maintenance_rebuild.require_migrated(tx, runtime.engine.url)
@@ -108,6 +109,7 @@ def salvage_store(
     ``source`` is a path or a URL, ``target`` a file that does not exist yet. The report says which
     positions were lost.
     """
+    # It takes time to load, and few stores are damaged.
     from reverie.maintenance import salvage
 
     found = config.load() if settings is None else settings
@@ -330,20 +332,14 @@ class Store:
 
     def backup(self, target: str | Path) -> VerifyReport:
         """Write an online copy to a file, and verify it."""
-        from reverie.transfer import backup as transfer_backup
-
         return transfer_backup.backup(self._runtime, Path(target))
 
     def verify_backup(self, source: str | Path) -> VerifyReport:
         """Check a backup without changing anything."""
-        from reverie.transfer import backup as transfer_backup
-
         return transfer_backup.check(self._runtime, Path(source))
 
     def restore_backup(self, source: str | Path) -> VerifyReport:
         """Replace this store with a backup. What was erased since stays erased."""
-        from reverie.transfer import backup as transfer_backup
-
         return transfer_backup.restore(self._runtime, Path(source))
 
     def doctor(self) -> Mapping[str, Any]:

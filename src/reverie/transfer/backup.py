@@ -12,9 +12,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from reverie.engine import copy_store, index, log, open_engine, sessions
+from reverie.engine import index, log, open_engine, sessions
 from reverie.engine.log import LogEntry
-from reverie.engine.sqlite.store_file import move_into_place, remove_store, usable_path
+from reverie.engine.sqlite.store_file import (
+    copy_store_file,
+    move_into_place,
+    remove_store,
+    usable_path,
+)
 from reverie.errors import ConfigError, StoreDamaged, StoreError, StoreFull
 from reverie.maintenance import rebuild, verify
 from reverie.model import Scope, VerifyReport
@@ -145,7 +150,7 @@ def _verified_copy(
         raise ConfigError(f"{source} does not exist: give the path of a backup")
     with tempfile.TemporaryDirectory(prefix="reverie-") as folder:
         file = Path(folder) / "copy.db"
-        copy_store(source, file)
+        copy_store_file(source, file)
         copy = replace(runtime, engine=open_engine(str(file)))
         try:
             rebuild.refresh_index(copy)

@@ -102,6 +102,7 @@ def _prepare(
         _check_sizes(record)
         record = redact_record(runtime, record)
         if "reverie" in record:
+            # pydantic takes time to load, and few processes import what was exported.
             from reverie.transfer import record_schema
 
             return record_schema.parse_record(record)

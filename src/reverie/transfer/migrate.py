@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from reverie.engine import open_engine, table_copy
-from reverie.engine.schema import MIGRATION_KEY
+from reverie.engine.schema import MIGRATION_KEY, TABLES
 from reverie.errors import ConfigError, StoreDamaged
 from reverie.maintenance import damage, rebuild
 from reverie.protocols import Engine, Transaction
@@ -102,7 +102,7 @@ def _mark_unfinished(old: Transaction, after: Engine) -> None:
 
 
 def _copy(old: Transaction, after: Engine, done: _CopyProgress) -> None:
-    for table in table_copy.TABLES:
+    for table in TABLES:
         with after.read() as new:
             new.enter_all_owners()
             last = table_copy.last_key(new, table)

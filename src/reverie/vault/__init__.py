@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from reverie.agenda.worker import Handler, register
 
-# A handler's module is imported when its first job is due, so that importing Reverie stays quick.
+
+def _load(kind: str) -> Handler:
+    # The vault's modules take time to load, and most processes run none of its jobs.
+    from reverie.vault import jobs
+
+    return {"mirror": jobs.mirror, "commit": jobs.commit}[kind]
 
 
-def _mirror() -> Handler:
-    from reverie.vault.jobs import mirror
-
-    return mirror
-
-
-def _commit() -> Handler:
-    from reverie.vault.jobs import commit
-
-    return commit
-
-
-register("mirror", _mirror)
-register("commit", _commit)
+register("mirror", partial(_load, "mirror"))
+register("commit", partial(_load, "commit"))

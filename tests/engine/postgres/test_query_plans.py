@@ -17,10 +17,11 @@ import pytest
 
 import reverie
 from reverie import Origin, Session, Settings, Space, Store
-from reverie.engine import seals, table_copy
+from reverie.engine import seals
 from reverie.engine.postgres import engine as postgres_engine
 from reverie.engine.postgres import schema
 from reverie.engine.postgres.transaction import PostgresTransaction, to_numbered_params
+from reverie.engine.schema import TABLES, Table
 from reverie.protocols import Row
 from tests.conftest import FakeClock, SeededIds
 from tests.servers import Server
@@ -31,7 +32,7 @@ WORDS = [f"word{number}" for number in range(400)]
 LARGE, SMALL = 30, 3_000
 # What has many rows in one space; the others are many by there being many spaces.
 BIG = ("log", "memories", "passages", "postings", "events", "tags", "vectors")
-VECTORS = table_copy.Table("vectors", ("space", "owner", "generation", "passage"), ("embedding",))
+VECTORS = Table("vectors", ("space", "owner", "generation", "passage"), ("embedding",))
 Plan = dict[str, Any]
 
 
@@ -103,7 +104,7 @@ def load(address: str, document: Path) -> None:
             handle.remember("without a vector")
     with psycopg.connect(address, autocommit=True, cursor_factory=psycopg.RawCursor) as connection:
         connection.execute("SET search_path = reverie, public")
-        for table in (*table_copy.TABLES[1:], VECTORS):
+        for table in (*TABLES[1:], VECTORS):
             multiply(connection, table)
         statements = schema._Statements(connection)
         seals.seal_log(statements, 7)
@@ -126,7 +127,7 @@ def write_some(handle: Space) -> None:
     handle.remember("noted")
 
 
-def multiply(connection: psycopg.Connection[Any], table: table_copy.Table) -> None:
+def multiply(connection: psycopg.Connection[Any], table: Table) -> None:
     columns = table.columns.split(", ")
     made = ["t.space + n" if column == "space" else f"t.{column}" for column in columns]
     if table.name == "spaces":

@@ -9,9 +9,9 @@ import os
 import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import apsw
-
+from reverie.engine.schema import TABLES
 from reverie.engine.sqlite.file_lock import FileLock
 from reverie.errors import (
     InvalidInput,
@@ -22,6 +22,9 @@ from reverie.errors import (
     StoreFull,
     StoreReadOnly,
 )
+
+if TYPE_CHECKING:
+    import apsw
 
 APPLICATION_ID = 0x52455645  # "REVE"
 MAX_SHOWN_CHARS = 100
@@ -159,6 +162,8 @@ def immediate_transaction(connection: apsw.Connection) -> Iterator[None]:
 
 def copy_store_file(source: Path, target: Path) -> None:
     """Copy a store through SQLite: its bytes alone lack what is only in the write-ahead log."""
+    import apsw  # takes time to load; no other function here but copy_pages needs it
+
     if not is_store_file(source):
         raise StoreDamaged(f"{source} is not a store, or only a part of one: use another")
     try:
@@ -189,6 +194,8 @@ def copy_store_file(source: Path, target: Path) -> None:
 
 def copy_pages(source: apsw.Connection, target: Path) -> None:
     """Copy a database into a new file; errors that concern the new file name it."""
+    import apsw
+
     copy = apsw.Connection(str(target))
     try:
         # In one step: a write between two steps would make the backup start again, without end.
@@ -231,8 +238,6 @@ def _unreadable(path: Path, error: OSError) -> StoreError:
 
 def changed_tables(connection: apsw.Connection) -> list[str]:
     """Describe tables that lack a column: the schema itself was damaged."""
-    from reverie.engine.table_copy import TABLES
-
     problems = []
     for table in TABLES:
         try:

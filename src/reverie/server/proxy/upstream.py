@@ -15,7 +15,7 @@ from urllib.parse import unquote_to_bytes
 
 import httpx2
 
-from reverie import http_guard
+from reverie import http_transports
 from reverie.config import Settings
 from reverie.server.errors import HttpProblem
 
@@ -59,7 +59,7 @@ MAX_MODEL_PIECES = 4
 
 def create_client(settings: Settings) -> httpx2.AsyncClient:
     """Create the HTTP client: no redirects, and no proxies from the environment."""
-    return http_guard.client(
+    return http_transports.client(
         settings,
         trust_env=False,
         timeout=httpx2.Timeout(READ_TIMEOUT_SECONDS, connect=CONNECT_TIMEOUT_SECONDS),

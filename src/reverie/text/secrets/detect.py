@@ -10,20 +10,12 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
-# The minimum length of a key that is recognised by its format alone.
-MIN_KEY_CHARS = 16
+from reverie.text.secrets import MIN_KEY_CHARS, SecretMatch
+
 REDACTION_MARK = "[redacted: {}]"
 OWN_KIND = "key of this program"
-
-
-class SecretMatch(NamedTuple):
-    """A secret in a text: its kind, and its offsets."""
-
-    kind: str
-    start: int
-    end: int
 
 
 def find_secrets(text: str, own: Iterable[str] = ()) -> list[SecretMatch]:
@@ -38,7 +30,7 @@ def find_secrets(text: str, own: Iterable[str] = ()) -> list[SecretMatch]:
     lowered = _lower_same_length(searched)
     runs = _long_runs(searched)
     if runs or any(map(lowered.__contains__, _HINTS)):
-        # Imported late: there are many patterns to compile, and most processes never need them.
+        # There are many patterns to compile, and most processes never need them.
         from reverie.text.secrets import rules
 
         matches += rules.find_matches(searched, lowered, runs)
@@ -111,6 +103,7 @@ def _is_secret_named(name: str, value: str) -> bool:
     lowered = name.lower()
     if len(name) > 60 or not any(map(lowered.__contains__, _SECRET_NAME_PARTS)):
         return False
+    # As above: there are many patterns to compile.
     from reverie.text.secrets import rules
 
     return rules.is_secret_named(name, value)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 
-from reverie.text.secrets.detect import MIN_KEY_CHARS, SecretMatch
+from reverie.text.secrets import MIN_KEY_CHARS, SecretMatch
 from reverie.text.secrets.key_formats import KEY_FORMATS, SERVICES
 
 # A longer run without spaces is an image or a file, not a key.
