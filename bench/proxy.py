@@ -266,12 +266,8 @@ def _opened(path: Path, **settings: Any) -> reverie.Store:
 
 def _serve(path: str, upstream: str) -> None:
     from reverie.aio import AsyncStore
-    from reverie.server.run import (
-        ServerContext,
-        bind_socket,
-        create_server,
-        run,
-    )
+    from reverie.server.context import ServerContext
+    from reverie.server.run import bind_socket, create_server, run
 
     bound = bind_socket("127.0.0.1", 0)
     port = bound.getsockname()[1]

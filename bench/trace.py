@@ -55,7 +55,8 @@ def trace_chat(recorder: Recorder, folder: Path) -> None:
     import httpx2
 
     from reverie.aio import AsyncStore
-    from reverie.server.run import ServerContext, bind_socket, run_in_thread
+    from reverie.server.context import ServerContext
+    from reverie.server.run import bind_socket, run_in_thread
     from reverie.testing import ScriptedModel
 
     with ScriptedModel(lambda request: "All is well") as model:

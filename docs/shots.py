@@ -26,7 +26,8 @@ from tests.server.web.story import (
 import reverie
 from reverie import Settings
 from reverie.aio import AsyncStore
-from reverie.server.run import ServerContext, bind_socket, run_in_thread
+from reverie.server.context import ServerContext
+from reverie.server.run import bind_socket, run_in_thread
 from reverie.write import tokens
 
 if TYPE_CHECKING:

@@ -196,6 +196,77 @@ def top_level(tree: ast.Module) -> Iterator[ast.Import | ast.ImportFrom]:
             yield node
 
 
+# Imports of Reverie inside functions. Lower it when one goes; a new one must replace another.
+MAX_LATE_IMPORTS = 27
+
+
+def late_imports(path: Path) -> Iterator[ast.Import | ast.ImportFrom]:
+    """Imports of Reverie's own modules that run when a function is called."""
+    found = {
+        node
+        for function in ast.walk(tree_of(path))
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        for node in ast.walk(function)
+        if isinstance(node, ast.Import | ast.ImportFrom) and imported_modules(node)
+    }
+    yield from sorted(found, key=lambda node: node.lineno)
+
+
+def imported_modules(node: ast.Import | ast.ImportFrom) -> set[str]:
+    """The modules of Reverie that an import loads, by their dotted names."""
+    names = {alias.name for alias in node.names}
+    if isinstance(node, ast.ImportFrom):
+        names = {node.module or "", *(f"{node.module}.{name}" for name in names)}
+    return names & MODULES.keys()
+
+
+def dotted_name(path: Path) -> str:
+    parts = path.relative_to(SOURCE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {dotted_name(path): path for path in FILES}
+
+
+@cache
+def loaded_modules(name: str) -> frozenset[str]:
+    """The modules of Reverie that are loaded when this one is imported, itself included."""
+    loaded, waiting = set[str](), [name]
+    while waiting:
+        module = waiting.pop()
+        if module not in loaded:
+            loaded.add(module)
+            for node in top_level(tree_of(MODULES[module])):
+                waiting += imported_modules(node)
+    return frozenset(loaded)
+
+
+def test_imports_inside_functions_are_few() -> None:
+    """They stay where an optional library or start-up time demands it."""
+    found = [f"{name_of(path)}:{node.lineno}" for path in FILES for node in late_imports(path)]
+    assert len(found) <= MAX_LATE_IMPORTS, found
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_imports_inside_functions_have_a_reason(path: Path) -> None:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    for node in late_imports(path):
+        above = lines[node.lineno - 2].strip()
+        assert above.startswith("# "), f"{name_of(path)}:{node.lineno} has no comment above"
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_imports_inside_functions_hide_no_circle(path: Path) -> None:
+    """What is imported late must not import this module: move what both need below them."""
+    own = dotted_name(path)
+    for node in late_imports(path):
+        for name in imported_modules(node) - {own}:
+            # Importing a module loads its package first, which is no circle.
+            is_inside = name.startswith(f"{own}.")
+            circle = own in loaded_modules(name) and not is_inside
+            assert not circle, f"{name_of(path)}:{node.lineno} and {name} import each other"
+
+
 @pytest.mark.parametrize("module", ["log", "index", "search", "sessions"])
 def test_store_functions_require_an_owner(module: str) -> None:
     asked = 0

@@ -17,7 +17,8 @@ import uvicorn.server
 import reverie
 from reverie import Settings, Space, Store
 from reverie.aio import AsyncStore
-from reverie.server.run import ServerContext, bind_socket, run_in_thread
+from reverie.server.context import ServerContext
+from reverie.server.run import bind_socket, run_in_thread
 from reverie.write import tokens
 from tests.conftest import FakeClock, SeededIds
 from tests.server.proxy import upstream

@@ -16,9 +16,9 @@ from reverie.http_guard import is_loopback
 from reverie.memory import Store
 from reverie.memory import open as open_store
 from reverie.server.connections import limits_from_settings
+from reverie.server.context import ServerContext
 from reverie.server.guard import LOOPBACK_HOSTS
 from reverie.server.run import (
-    ServerContext,
     bind_socket,
     create_server,
     operator_token,

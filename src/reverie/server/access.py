@@ -16,10 +16,10 @@ from starlette.requests import Request
 
 from reverie.aio import AsyncSpace
 from reverie.model import Right, Trust
+from reverie.server.context import ServerContext, get_server_context
 from reverie.server.errors import HttpProblem
 from reverie.server.guard import Caller
 from reverie.server.positions import CallerPositions
-from reverie.server.run import ServerContext, get_server_context
 from reverie.write.memories import less_trusted
 
 

@@ -18,6 +18,7 @@ from starlette.routing import Route
 from reverie import __version__
 from reverie.errors import ReverieError
 from reverie.server import errors, health
+from reverie.server.context import ServerContext
 from reverie.server.guard import PROXY_PREFIX, GuardMiddleware
 from reverie.server.mcp.http import McpEndpoint
 from reverie.server.metrics import Metrics, MetricsMiddleware
@@ -28,7 +29,6 @@ from reverie.server.rest import (
     sessions,
     vault,
 )
-from reverie.server.run import ServerContext
 from reverie.server.web import pages
 
 if TYPE_CHECKING:

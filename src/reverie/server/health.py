@@ -11,8 +11,9 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from reverie.errors import ReverieError
-from reverie.server import errors, run
+from reverie.server import errors
 from reverie.server.access import AdminAccess
+from reverie.server.context import get_server_context
 from reverie.server.errors import HttpProblem
 from reverie.server.rest import schemas
 
@@ -35,7 +36,7 @@ async def health(request: Request) -> Response:
 
     ``write_failed``: a write or sync failed, and nothing is stored until the server starts again.
     """
-    store = run.get_server_context(request).store
+    store = get_server_context(request).store
     if await store.write_failed:
         return JSONResponse({"status": "write_failed"}, 503)
     try:
@@ -67,7 +68,7 @@ async def metrics(request: Request, access: AdminAccess) -> Response:
 @router.post("/login", response_model=schemas.Login)
 async def login(request: Request, body: schemas.Code) -> Response:
     """Trade a code that the server printed for its operator's token. A code is good once."""
-    server_context = run.get_server_context(request)
+    server_context = get_server_context(request)
     given = body.code.encode("utf-8", "surrogatepass")
     for code in list(server_context.codes):
         if hmac.compare_digest(code.encode(), given):

@@ -22,9 +22,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from reverie.server import connections
 from reverie.server.connections import ConnectionRegistry, RepeatLogFilter
+from reverie.server.context import GRACE_SECONDS, ServerContext
 from reverie.server.errors import HttpProblem
 from reverie.server.guard import SECURITY_HEADERS, Limits, client_network
-from reverie.server.run import GRACE_SECONDS, ServerContext
 
 # How many connections are accepted or closed before the event loop does other work: few enough that
 # nobody waits long, and that no new connection is closed for an even newer one before it was read

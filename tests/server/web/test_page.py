@@ -13,7 +13,8 @@ import pytest
 
 from reverie import Store
 from reverie.aio import AsyncStore
-from reverie.server.run import ServerContext, bind_socket, run_in_thread
+from reverie.server.context import ServerContext
+from reverie.server.run import bind_socket, run_in_thread
 from reverie.vault import service
 from tests.server.conftest import Running
 from tests.server.web.browsing import (

@@ -23,11 +23,11 @@ from reverie.server.access import (
     ReadAccess,
     WriteAccess,
 )
+from reverie.server.context import ServerContext
 from reverie.server.errors import HttpProblem
 from reverie.server.json_response import Json, encode_json
 from reverie.server.positions import CallerPositions
 from reverie.server.rest import schemas
-from reverie.server.run import ServerContext
 from reverie.transfer.file_formats import parse
 
 router = APIRouter(prefix="/api", responses={"default": {"model": schemas.Problem}})

@@ -13,7 +13,6 @@ from reverie.aio import AsyncSpace
 from reverie.dates import parse_as_of
 from reverie.model import Kind, Memory, Order, SpaceInfo, Version
 from reverie.serialize import to_json_value
-from reverie.server import run
 from reverie.server.access import (
     AdminAccess,
     IdempotencyKey,
@@ -22,6 +21,7 @@ from reverie.server.access import (
     WriteAccess,
     require_caller,
 )
+from reverie.server.context import get_server_context
 from reverie.server.errors import HttpProblem
 from reverie.server.json_response import Json
 from reverie.server.positions import CallerPositions
@@ -169,7 +169,7 @@ async def profile(
 @router.get("/spaces", tags=["Server"], response_model=schemas.Spaces)
 async def spaces(request: Request) -> Response:
     """The spaces that this token is for."""
-    store, caller = run.get_server_context(request).store, require_caller(request, "read")
+    store, caller = get_server_context(request).store, require_caller(request, "read")
     found = [info for info in await store.spaces() if caller.sees(info.name)]
     if caller.user is not None:
         found = [await _user_space_info(store.space(info.name, user=caller.user)) for info in found]
@@ -180,7 +180,7 @@ async def spaces(request: Request) -> Response:
 async def whoami(request: Request) -> Response:
     """What this token may do."""
     caller = require_caller(request, "read")
-    default = run.get_server_context(request).settings.space
+    default = get_server_context(request).settings.space
     return Json(
         {
             "name": caller.name,
