@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from reverie import (
-    ConfigError,
     EmbeddingModelChangedError,
     KeyConflict,
     Space,
@@ -278,22 +277,6 @@ def test_job_error_with_unstorable_characters_is_recorded(stores: Stores) -> Non
 
 
 # -- found by a second reading --------------------------------------------------------------------
-
-
-def test_restore_of_the_open_store_file_into_itself_is_refused(stores: Stores) -> None:
-    store = stores.open()
-    space = store.space("ana")
-    space.remember("base")
-    store.vacuum()
-    for number in range(50):
-        space.remember(f"fact {number}")
-    if "file" not in store.doctor():
-        pytest.skip("a store in PostgreSQL is no file that could be given as a backup")
-    with pytest.raises(ConfigError, match="this store itself"):
-        store.restore_backup(store.doctor()["file"])
-    assert len(space.memories()) == 51
-    other = stores.open("other")
-    assert other.restore_backup(store.doctor()["file"]).memories == 51
 
 
 def test_simultaneous_change_of_index_version_and_embedder_can_be_resolved(
