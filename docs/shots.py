@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tests.conftest import HOUR, FakeClock, SeededIds
-from tests.server.web.browsing import Window, launched, window
-from tests.server.web.story import (
+from tests.server.web.browser import Window, launched, window
+from tests.server.web.page_data import (
     CHAT,
     SPACE,
     Story,
-    tell,
+    fill,
 )
 
 import reverie
@@ -46,7 +46,7 @@ def main(folder: Path) -> None:
         with reverie.open(
             Path(place, "story.db"), settings=settings, clock=clock, ids=SeededIds()
         ) as store:
-            story = tell(store, clock)
+            story = fill(store, clock)
             clock.step(3 * HOUR)
             bound = bind_socket("127.0.0.1", 0)
             port = bound.getsockname()[1]

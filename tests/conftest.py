@@ -1,4 +1,4 @@
-"""What every test stands on: an own environment, an own clock, own ids, and stores to open."""
+"""Fixtures for every test: an environment, a clock and ids of its own, and stores to open."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ENGINES = ("postgres", "sqlite")
 
 
 class FakeClock:
-    """Stands still until told otherwise; may be set to any moment, an earlier one included."""
+    """A clock that moves only when a test moves it, to any time, also to an earlier one."""
 
     def __init__(self, at: int = START) -> None:
         self.at = at
@@ -183,7 +183,7 @@ MADE_FOR_REAL = (
     "tests/maintenance/",
     "tests/transfer/test_migrate",
     "tests/contract/test_damage",
-    "tests/vault/test_older",
+    "tests/vault/test_older_states",
 )
 
 
@@ -201,7 +201,7 @@ def copied_stores(
 ) -> None:
     """Fill the file of a new SQLite store with an empty one: to make its tables takes 9 ms more.
 
-    ``test_shortcuts`` compares both.
+    ``test_test_tools`` compares both.
     """
     if not request.node.nodeid.startswith(MADE_FOR_REAL):
         monkeypatch.setattr(

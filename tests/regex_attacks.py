@@ -130,10 +130,10 @@ class _Tree:
                 low, high, body = av
                 return "".join(self.sample(body, pick) for _ in range(max(low, min(1, high))))
             case "SUBPATTERN":
-                said = self.sample(av[3], pick)
+                matched = self.sample(av[3], pick)
                 if av[0] is not None:
-                    self._known[av[0]] = said
-                return said
+                    self._known[av[0]] = matched
+                return matched
             case "BRANCH":
                 chosen = pick([str(place) for place in range(len(av[1]))])
                 return self.sample(av[1][int(chosen)], pick)

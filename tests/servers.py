@@ -137,12 +137,12 @@ class Server:
         self._run([str(BIN / name), "-D", str(self.data), *arguments])
 
     def _run(self, command: list[str]) -> None:
-        with tempfile.TemporaryFile() as said:
+        with tempfile.TemporaryFile() as output:
             try:
-                subprocess.run(command, check=True, user=self._user, stdout=said, stderr=said)
+                subprocess.run(command, check=True, user=self._user, stdout=output, stderr=output)
             except subprocess.CalledProcessError as error:
-                said.seek(0)
-                raise RuntimeError(f"{command}: {said.read().decode()}") from error
+                output.seek(0)
+                raise RuntimeError(f"{command}: {output.read().decode()}") from error
 
 
 # Every change to a table, index, policy, trigger, function, right or setting is a new row version

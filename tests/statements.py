@@ -59,14 +59,15 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> Recorder:
 
 
 def nodes_of(store: Store, statement: Statement, *options: str) -> Iterator[dict[str, Any]]:
-    """The nodes of the plan of a statement. No wall helps it: the operator sees every row."""
+    """The nodes of the plan of a statement. Row-level security adds no condition: the operator sees
+    every row."""
     engine = engine_of(store)
     assert isinstance(engine, PostgresEngine)
     with engine._lease_connection() as lease:
         lease.begin(["BEGIN", row_security.SET_OPERATOR_ROLE])
         asked = f"EXPLAIN ({', '.join(('FORMAT JSON', *options))}) {statement.sql}"
-        said = lease.connection.execute(asked.encode(), statement.values, prepare=False)
-        rows = said.fetchall()
+        plan = lease.connection.execute(asked.encode(), statement.values, prepare=False)
+        rows = plan.fetchall()
     waiting = [rows[0][0][0]["Plan"]]
     while waiting:
         node = waiting.pop()

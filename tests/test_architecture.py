@@ -1,4 +1,4 @@
-"""The house: who may import whom, and how big and how plain a thing may be."""
+"""The architecture: which package may import which, and limits of size and style."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SOURCE = ROOT / "src" / "reverie"
 FILES = sorted(SOURCE.rglob("*.py"))
 
 GROUND = {"model", "errors", "clock", "protocols"}
-# The core, from the bottom to the top. A package may import itself and what stands before it here,
+# The core, from the bottom to the top. A package may import itself and what is before it here,
 # but for the siblings that are named in SIBLINGS.
 ENGINE = {"engine", "text", *GROUND}
 CORE = {"write", "agenda", "embed", "config", "http_guard", "dates", "serialize", *ENGINE}
@@ -310,8 +310,8 @@ def test_no_function_exceeds_the_line_limit(path: Path) -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_exceptions_are_caught_by_name(path: Path) -> None:
-    """What runs by itself (worker, watch), the server's door and what reads damaged rows to report
-    them may catch everything, anyone else only to raise it again."""
+    """Background work (worker, watch), the server's entry point and code that reads damaged rows to
+    report them may catch everything, anyone else only to raise it again."""
     if name_of(path) in {
         "agenda/worker.py",
         "server/guard.py",

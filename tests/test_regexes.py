@@ -405,7 +405,7 @@ def test_linear_regexes_are_not_reported(pattern: str | bytes, method: str) -> N
         "def later(text):\n    return made('a+').search(text)",
     ],
 )
-def test_hidden_regexes_are_detected(
+def test_regexes_that_the_search_would_miss_are_detected(
     source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A pattern that the walk would miss fails the walk itself."""

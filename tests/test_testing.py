@@ -37,7 +37,7 @@ class Reply:
         self.body = response.read()
 
     @property
-    def said(self) -> Any:
+    def content(self) -> Any:
         return json.loads(self.body)["choices"][0]["message"]["content"]
 
 
@@ -61,14 +61,14 @@ def given(answer: Answer) -> Reply:
 
 def test_scripted_model_answers_in_order_until_its_script_ends() -> None:
     with ScriptedModel(["one", {"facts": []}, None]) as model:
-        assert [call(model).said for _ in range(3)] == ["one", '{"facts": []}', "null"]
+        assert [call(model).content for _ in range(3)] == ["one", '{"facts": []}', "null"]
         last = call(model)
         assert (last.status, last.body) == (500, b"script exhausted")
 
 
 def test_scripted_model_answers_by_a_function_of_the_request() -> None:
     with ScriptedModel(lambda request: request["messages"][0]["content"].upper()) as model:
-        assert call(model).said == "HELLO"
+        assert call(model).content == "HELLO"
 
 
 def test_scripted_model_records_copies_of_requests() -> None:
@@ -115,7 +115,7 @@ def test_scripted_raw_bytes_have_their_content_type() -> None:
 
 
 def test_scripted_drip_arrives_whole_in_time() -> None:
-    assert given(Drip({"facts": []}, 0.0)).said == '{"facts": []}'
+    assert given(Drip({"facts": []}, 0.0)).content == '{"facts": []}'
 
 
 def test_scripted_truncated_body_is_shorter_than_its_length() -> None:

@@ -216,7 +216,7 @@ class EmbeddingModelChangedError(EmbeddingError):
     def __init__(self, stored: str, configured: str) -> None:
         super().__init__(
             f"the vectors in this store come from {stored}, the embedder is {configured}: "
-            "run 'reverie reembed' to make them anew, or configure the former embedder"
+            "run 'reverie reembed' to compute them again, or configure the former embedder"
         )
         self.stored = stored
         self.configured = configured

@@ -1,4 +1,4 @@
-"""The worker thread of a store serves while it is open, and is gone when it is closed."""
+"""The worker thread of a store runs while the store is open, and ends when it is closed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""That what is measured beside a recall does the same work."""
+"""The baselines that a recall is measured against do the same work."""
 
 from __future__ import annotations
 

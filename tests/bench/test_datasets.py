@@ -15,7 +15,7 @@ from bench.datasets import FOLDS, Fact, Figures, Outcome, Question, Turn
 
 from bench import datasets, retrieval
 
-TALK: dict[str, Any] = {
+CONVERSATION: dict[str, Any] = {
     "sample_id": "talk",
     "conversation": {
         "speaker_a": "Ines",
@@ -124,7 +124,7 @@ def test_turn_ids_are_parsed_in_every_spelling(evidence: object, names: Sequence
 
 
 def test_a_conversation_is_a_pool_of_sessions_in_the_order_of_their_times(tmp_path: Path) -> None:
-    (pool,) = datasets.locomo(written(tmp_path / "talk.json", [TALK])).pools
+    (pool,) = datasets.locomo(written(tmp_path / "talk.json", [CONVERSATION])).pools
     assert pool.name == "LoCoMo talk"
     assert [(session.id, session.at) for session in pool.sessions] == [
         ("D1", datetime(2024, 5, 8, 13, 56, tzinfo=UTC)),
@@ -141,7 +141,7 @@ def test_a_conversation_is_a_pool_of_sessions_in_the_order_of_their_times(tmp_pa
 
 
 def test_questions_keep_each_resolvable_gold_turn_once(tmp_path: Path) -> None:
-    dataset = datasets.locomo(written(tmp_path / "talk.json", [TALK]))
+    dataset = datasets.locomo(written(tmp_path / "talk.json", [CONVERSATION]))
     assert [(asked.type, asked.gold) for asked in dataset.questions] == [
         ("single-hop", (Turn("D2", 2),)),
         ("multi-hop", (Turn("D1", 1), Turn("D2", 2))),
@@ -158,7 +158,7 @@ def test_questions_keep_each_resolvable_gold_turn_once(tmp_path: Path) -> None:
 
 
 def test_fact_has_the_first_turn_that_it_names(tmp_path: Path) -> None:
-    (pool,) = datasets.locomo(written(tmp_path / "talk.json", [TALK])).pools
+    (pool,) = datasets.locomo(written(tmp_path / "talk.json", [CONVERSATION])).pools
     assert pool.facts == (
         Fact("Bruno's accordion is broken.", Turn("D1", 2)),
         Fact("Ines sold her canoe.", Turn("D2", 2)),
@@ -171,8 +171,8 @@ def test_fact_has_the_first_turn_that_it_names(tmp_path: Path) -> None:
 
 def test_sessions_of_all_questions_form_one_pool_under_neutral_names(tmp_path: Path) -> None:
     (pool,) = datasets.longmemeval(written(tmp_path / "pool.json", POOL)).pools
-    said = [[message["content"] for message in session.messages] for session in pool.sessions]
-    assert said == [
+    contents = [[message["content"] for message in session.messages] for session in pool.sessions]
+    assert contents == [
         ["Oats are 3 euros.", "Noted."],
         ["The bus is late.", "Take line 7."],
         *sorted([["The barn is red."], ["Hello."]], key=lambda texts: _id(pool, texts[0])),
@@ -343,7 +343,7 @@ def test_figures_are_printed_without_a_leading_zero() -> None:
 def test_benchmark_runs_with_one_dataset_and_names_the_missing_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    written(tmp_path / "locomo_dev.json", [TALK])
+    written(tmp_path / "locomo_dev.json", [CONVERSATION])
     found = tmp_path / "found.json"
     asked = ["--data", str(tmp_path), "--mode", "all", "--baselines", "--loo", "--facts"]
     assert retrieval.main([*asked, "--markdown", "--json", str(found)]) == 0

@@ -1,4 +1,4 @@
-"""Ratios of rounds, targets, and how rows are written down."""
+"""Ratios of rounds, targets, and the format of result rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Peers that are not there, or fail, are said to be; what they print is no answer."""
+"""Peers that are missing or fail are reported as such; their output is not taken as an answer."""
 
 from __future__ import annotations
 

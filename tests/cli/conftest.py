@@ -1,4 +1,4 @@
-"""A command line of one's own: a store in a fresh folder, and the quick embedder."""
+"""Run the command line on a store in a fresh folder, with the hashing embedder."""
 
 from __future__ import annotations
 

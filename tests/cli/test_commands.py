@@ -1,4 +1,4 @@
-"""What holds for every command: help with examples, --json, laziness, one way to fail."""
+"""Rules for every command: help with examples, --json, lazy imports, errors of one line."""
 
 from __future__ import annotations
 
@@ -147,8 +147,8 @@ def test_errors_are_json_on_stderr_with_the_json_option(reverie: CommandLine) ->
 
 
 def test_json_after_a_double_dash_is_content(reverie: CommandLine) -> None:
-    said = reverie.error("remember", "--url", "/dev/null/x", "--", "--json", code=5)
-    assert "/dev/null" in said
+    output = reverie.error("remember", "--url", "/dev/null/x", "--", "--json", code=5)
+    assert "/dev/null" in output
 
 
 @pytest.mark.parametrize(
@@ -308,9 +308,9 @@ def test_closed_pipe_ends_the_command_without_an_error(reverie: CommandLine) -> 
             assert process.stdout is not None and process.stderr is not None
             process.stdout.read(10)
             process.stdout.close()
-            said = process.stderr.read()
+            output = process.stderr.read()
             assert process.wait(60) in codes
-            assert said == b""
+            assert output == b""
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
@@ -350,9 +350,9 @@ def interrupt_while_reading() -> None:
             process.send_signal(signal.SIGINT)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(0.5)
-        said = process.stderr.read().decode()
+        output = process.stderr.read().decode()
         assert process.returncode == 130
-    assert said.strip() == "reverie: stopped"
+    assert output.strip() == "reverie: stopped"
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -110,8 +110,8 @@ def test_worker_once_reports_failed_jobs(
 ) -> None:
     failing(reverie, monkeypatch)
     reverie.remember("over", "--expires-at", "2020-01-01")
-    said = reverie.text("worker", "--once", code=1)
-    assert said == "Ran 3 jobs, 2 failed: 'reverie jobs list' shows why.\n"
+    output = reverie.text("worker", "--once", code=1)
+    assert output == "Ran 3 jobs, 2 failed: 'reverie jobs list' shows why.\n"
     assert reverie.json("worker", "--once") == {"jobs": 0, "failed": 0}
     reverie.run("jobs", "retry", "--all")
     assert reverie.json("worker", "--once", code=1) == {"jobs": 2, "failed": 2}
@@ -214,15 +214,15 @@ def test_worker_runs_until_a_signal(
         while reverie.json("jobs", "list")["jobs"]:
             pass
         process.send_signal(number)
-        said = process.stdout.read()
+        output = process.stdout.read()
         assert process.wait(60) == 0
     if flags:
-        assert json.loads(said) == {"stopped": "SIGINT"}
+        assert json.loads(output) == {"stopped": "SIGINT"}
     else:
-        assert said == "Stopped by SIGTERM.\n"
+        assert output == "Stopped by SIGTERM.\n"
 
 
-def test_stop_waits_no_longer_than_its_timeout() -> None:
+def test_stop_signal_wait_ends_at_its_timeout_or_the_signal() -> None:
     before = signal.getsignal(signal.SIGINT)
     stop = StopSignal()
     assert stop.wait(0.01) is False
@@ -237,7 +237,7 @@ def test_reembed_fills_vectors_of_the_new_embedder(
 ) -> None:
     reverie.remember("one")
     monkeypatch.setenv("REVERIE_EMBEDDER", "local")
-    assert reverie.text("reembed") == "Made 1 vector anew.\n"
+    assert reverie.text("reembed") == "Computed 1 vector again.\n"
     assert reverie.json("recall", "one")["hits"]
     assert reverie.json("reembed") == {"passages": 1}
     monkeypatch.setenv("REVERIE_EMBEDDER", "none")
@@ -246,7 +246,7 @@ def test_reembed_fills_vectors_of_the_new_embedder(
 
 def test_rebuild_reports_how_many_memories_it_indexed(reverie: CommandLine) -> None:
     reverie.remember("one")
-    assert reverie.text("rebuild") == "Indexed 1 memory anew.\n"
+    assert reverie.text("rebuild") == "Indexed 1 memory again.\n"
     assert reverie.json("rebuild") == {"memories": 1}
 
 
@@ -280,7 +280,7 @@ def test_progress_bar_is_shown_only_on_a_terminal(
     from reverie.cli import output
 
     monkeypatch.setattr(output, "sys", Watched())
-    assert reverie.text("rebuild") == "Indexed 1 memory anew.\n"
+    assert reverie.text("rebuild") == "Indexed 1 memory again.\n"
     assert reverie.text("import", "-", given="two\n").startswith("Added 1")
 
 
@@ -318,9 +318,9 @@ def test_write_blocked_by_a_stopped_process_fails_on_one_line_that_names_it(
     reverie.remember("one")
     monkeypatch.setenv("REVERIE_BUSY_TIMEOUT", "1")
     with stopped_writer(str(reverie.store), "default") as writer:
-        said = reverie.error("remember", "two", code=5)
-        assert f"process {writer.pid}" in said and f"kill -CONT {writer.pid}" in said
-        assert len(said.strip().splitlines()) == 1
+        output = reverie.error("remember", "two", code=5)
+        assert f"process {writer.pid}" in output and f"kill -CONT {writer.pid}" in output
+        assert len(output.strip().splitlines()) == 1
         assert "one" in reverie.text("list")
         writer.go_on()
     reverie.run("remember", "two")

@@ -1,4 +1,4 @@
-"""``reverie mcp``: what each client can read, and nothing that should stay secret."""
+"""``reverie mcp``: a configuration for each client, without secrets."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_print_config_names_the_transport_type_where_a_client_needs_it(
 def test_printed_config_starts_a_server_that_answers(reverie: CommandLine) -> None:
     config = reverie.json("mcp", "--print-config", "cursor")["cursor"]["stdio"]
     started = config["mcpServers"]["reverie"]
-    # The script of another checkout may stand beside the interpreter: ours is the module.
+    # The script of another checkout may be beside the interpreter: ours is the module.
     given = started["args"][started["args"].index("mcp") :]
     ping = '{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n'
     done = subprocess.run(

@@ -15,8 +15,8 @@ ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00")
 
 
 def test_remember_prints_the_id(reverie: CommandLine) -> None:
-    said = reverie.text("remember", "Alec is my boss", "--category", "person")
-    assert re.fullmatch(r"Remembered \w{8} \(version 1\): Alec is my boss\n", said)
+    output = reverie.text("remember", "Alec is my boss", "--category", "person")
+    assert re.fullmatch(r"Remembered \w{8} \(version 1\): Alec is my boss\n", output)
 
 
 def test_remember_keeps_every_field(reverie: CommandLine) -> None:
@@ -66,8 +66,8 @@ def test_remember_file_stores_each_file_as_a_note(reverie: CommandLine, tmp_path
     kept = reverie.json("remember", *files)["memories"]
     assert [memory["kind"] for memory in kept] == ["note", "note"]
     assert [memory["category"] for memory in kept] == ["document", "document"]
-    said = reverie.text("remember", *files)
-    assert [memory["id"] for memory in kept] == re.findall(r"Remembered (\w+)", said)
+    output = reverie.text("remember", *files)
+    assert [memory["id"] for memory in kept] == re.findall(r"Remembered (\w+)", output)
 
 
 def test_remember_force_allows_a_second_memory_of_one_subject(reverie: CommandLine) -> None:
@@ -180,8 +180,8 @@ def test_list_table_keeps_ids_whole_and_content_on_one_line(
             assert memory in shown
     monkeypatch.setenv("COLUMNS", "200")
     assert "one two [31mred [bold]not markup[/bold] :smile:" in reverie.text("list")
-    said = reverie.text("forget", memory)
-    assert len(said) == 201 and said.endswith("…\n")
+    output = reverie.text("forget", memory)
+    assert len(output) == 201 and output.endswith("…\n")
 
 
 def test_show_prints_the_whole_content_without_control_characters(reverie: CommandLine) -> None:
@@ -256,8 +256,8 @@ def test_erase_requires_yes_without_a_terminal(reverie: CommandLine) -> None:
     reverie.run("revise", memory, "a worse secret")
     assert "--yes" in reverie.error("erase", memory, code=2)
     assert "--yes" in reverie.run("erase", memory, "--json", code=2).stderr
-    said = reverie.text("erase", memory, "--yes")
-    assert said == f"Erased {memory}: 2 log entries and 1 passage destroyed.\n"
+    output = reverie.text("erase", memory, "--yes")
+    assert output == f"Erased {memory}: 2 log entries and 1 passage destroyed.\n"
     assert b"a secret" not in reverie.store.read_bytes()
     reverie.error("erase", memory, "--yes", code=3)
     other = reverie.remember("another")
@@ -266,9 +266,9 @@ def test_erase_requires_yes_without_a_terminal(reverie: CommandLine) -> None:
     assert report["sources"] == [] and len(report["entries"]) == 1
 
 
-def learned(reverie: CommandLine, said: str) -> str:
+def learned(reverie: CommandLine, text: str) -> str:
     """The id of a memory that was learned from chat:1."""
-    reverie.run("sessions", "append", "chat", said)
+    reverie.run("sessions", "append", "chat", text)
     reverie.run("worker", "--once")
     (memory,) = reverie.json("list")["memories"]
     return str(memory["id"])
@@ -350,8 +350,8 @@ def test_erase_reports_sources_that_stay_and_pending_cleanup(
     memory = reverie.remember("a secret")
     report = ErasureReport(memory, (1, 2), 3, (Origin("chat", 4),), 5, pending=True)
     monkeypatch.setattr(Space, "erase", lambda *_, **__: report)
-    said = reverie.text("erase", memory, "--yes", "--with-source")
-    assert "session chat, sequence 4" in said and "Pending" in said
+    output = reverie.text("erase", memory, "--yes", "--with-source")
+    assert "session chat, sequence 4" in output and "Pending" in output
     answer = reverie.json("erase", memory, "--yes", "--with-source")
     assert answer["sources"] == [{"session": "chat", "sequence": 4}] and answer["pending"]
 

@@ -1,4 +1,4 @@
-"""Spreading a PostgreSQL store from the command line: shown first, done when told to."""
+"""``reverie postgres``: partition and distribute print their statements; --yes runs them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from tests.cli.conftest import CommandLine
 from tests.conftest import rows
 from tests.servers import Server, running
-from tests.spread import STAND_IN, opened
+from tests.sharded_stores import STAND_IN, opened
 
 
 @pytest.fixture
@@ -65,26 +65,26 @@ def test_partition_is_refused_while_another_process_has_the_store_open(
 ) -> None:
     with opened(address) as store:
         store.space("ana").remember("The boat is blue")
-        said = reverie.error("postgres", "partition", "--yes", "--url", address, code=5)
-    assert "Stop its servers and workers" in said
+        output = reverie.error("postgres", "partition", "--yes", "--url", address, code=5)
+    assert "Stop its servers and workers" in output
     assert partitions(address) == 0
 
 
 @pytest.mark.parametrize("command", ["partition", "distribute"])
 def test_postgres_commands_refuse_a_sqlite_store(reverie: CommandLine, command: str) -> None:
-    said = reverie.error("postgres", command, "--yes", code=2)
-    assert "give --url postgresql://" in said
+    output = reverie.error("postgres", command, "--yes", code=2)
+    assert "give --url postgresql://" in output
     assert not reverie.store.exists()
 
 
 def test_distribute_without_citus_is_refused(reverie: CommandLine, address: str) -> None:
     for arguments in ((), ("--yes",)):
-        said = reverie.error("postgres", "distribute", *arguments, "--url", address, code=2)
-        assert "this PostgreSQL has no Citus: install it" in said
+        output = reverie.error("postgres", "distribute", *arguments, "--url", address, code=2)
+        assert "this PostgreSQL has no Citus: install it" in output
 
 
 def test_distribute_with_citus_shows_each_call_with_its_reason(reverie: CommandLine) -> None:
-    """Functions of the names that Citus has stand in for it, and note that they were called."""
+    """Functions with the names of Citus's functions replace it, and record their calls."""
     with running() as server:
         address = server.database()
         opened(address).close()
@@ -101,6 +101,6 @@ def test_distribute_with_citus_shows_each_call_with_its_reason(reverie: CommandL
             assert any("citus.propagate_set_commands = 'local'" in line for line in lines)
             assert "Nothing was changed" in result.stderr
             assert connection.execute("SELECT COUNT(*) FROM calls").fetchall() == [(0,)]
-            said = reverie.text("postgres", "distribute", "--yes", "--url", address)
-            assert "21 tables distributed by the space." in said
+            output = reverie.text("postgres", "distribute", "--yes", "--url", address)
+            assert "21 tables distributed by the space." in output
             assert connection.execute("SELECT COUNT(*) FROM calls").fetchall() == [(22,)]

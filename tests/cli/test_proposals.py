@@ -48,9 +48,9 @@ def test_reading_proposals_commands_create_no_store(
 
 
 def test_proposals_help_says_which_writes_never_ask(reverie: CommandLine) -> None:
-    said = " ".join(reverie.text("proposals", "--help").split())
-    assert "a new fact learned from a session is proposed" in said
-    assert "are stored without asking" in said
+    output = " ".join(reverie.text("proposals", "--help").split())
+    assert "a new fact learned from a session is proposed" in output
+    assert "are stored without asking" in output
 
 
 def test_list_shows_pending_proposals(reverie: CommandLine) -> None:
@@ -80,11 +80,11 @@ def test_list_shows_pending_proposals(reverie: CommandLine) -> None:
 def test_accept_remembers_proposals_and_prints_their_ids(reverie: CommandLine) -> None:
     for number, content in enumerate(("Ana is tall", "Ana is kind", "Ana sings")):
         propose(reverie, f"AAAA111{number}", content)
-    said = reverie.text("proposals", "accept", "AAAA1110", "AAAA1111")
+    output = reverie.text("proposals", "accept", "AAAA1110", "AAAA1111")
     found = re.fullmatch(
         r"Remembered (\w{8}) \(version 1\): Ana is tall\n"
         r"Remembered (\w{8}) \(version 1\): Ana is kind\n",
-        said,
+        output,
     )
     assert found is not None
     assert reverie.json("show", found[1])["content"] == "Ana is tall"
@@ -101,8 +101,8 @@ def test_accept_remembers_proposals_and_prints_their_ids(reverie: CommandLine) -
 def test_reject_removes_proposals_with_a_reason(reverie: CommandLine) -> None:
     propose(reverie, "AAAA1111", "Ana is tall")
     propose(reverie, "BBBB2222", "Ana is kind")
-    said = reverie.text("proposals", "reject", "AAAA1111", "--reason", "a joke")
-    assert said == "Rejected AAAA1111: Ana is tall\n"
+    output = reverie.text("proposals", "reject", "AAAA1111", "--reason", "a joke")
+    assert output == "Rejected AAAA1111: Ana is tall\n"
     answer = reverie.json("proposals", "reject", "AAAA1111", "BBBB2222")["proposals"]
     assert [(each["id"], each["answer"]) for each in answer] == [
         ("AAAA1111", "reject"),
@@ -127,8 +127,8 @@ def test_a_scope_sees_only_its_own_proposals(reverie: CommandLine) -> None:
     for scope in (("--user", "alice"), ("--space", "work")):
         assert reverie.json("proposals", "list", "--answered", *scope) == {"proposals": []}
         for verb in ("accept", "reject"):
-            said = reverie.error("proposals", verb, "AAAA1111", *scope, code=3)
-            assert "canary" not in said
+            output = reverie.error("proposals", verb, "AAAA1111", *scope, code=3)
+            assert "canary" not in output
     propose(reverie, "AAAA1111", "hers", "--user", "alice")
     hers = reverie.json("proposals", "list", "--user", "alice")["proposals"]
     assert [each["content"] for each in hers] == ["hers"]

@@ -26,7 +26,7 @@ def fact(id: str = "Ab3dE6gH", text: str = "Alec is my boss", /, **parts: float 
     return Hit("fact", id, text, score, parts=parts)
 
 
-def said(text: str, role: str = "user", name: str | None = None, **parts: float) -> Hit:
+def event_hit(text: str, role: str = "user", name: str | None = None, **parts: float) -> Hit:
     message: Mapping[str, object] = {"role": role} | ({"name": name} if name else {})
     event = Event("chat", 1, role, text, message, MAY)
     return Hit("event", "chat:1", text, sum(parts.values()), None, event, parts)
@@ -56,7 +56,7 @@ class Drawn:
 def test_score_bars_of_all_hits_share_one_scale(drawn: Drawn) -> None:
     lines = drawn(
         fact(keyword_part=0.4, vector_part=0.2, speaker=0.0, session=0.0001, collapsed=None),
-        said("He is nice", "assistant", vector_part=0.1, neighbours=0.2),
+        event_hit("He is nice", "assistant", vector_part=0.1, neighbours=0.2),
     )
     assert lines == [
         "0.600 Ab3dE6gH Alec is my boss",
@@ -132,7 +132,7 @@ def test_rerank_recency_and_diversity_are_drawn_after_the_sum(drawn: Drawn) -> N
 def test_number_of_near_duplicates_of_a_hit_is_shown(drawn: Drawn) -> None:
     lines = drawn(
         Hit("fact", "Ab3dE6gH", "one", 0.5, parts={"keyword_part": 0.5, "collapsed": 1.0}),
-        said("two", keyword_part=0.4, collapsed=2.0),
+        event_hit("two", keyword_part=0.4, collapsed=2.0),
     )
     assert lines[1] == "      1 more says the same"
     assert lines[4] == "      user, 2026-05-08 10:00, 2 more say the same"
@@ -164,7 +164,7 @@ def test_colours_are_used_only_where_they_are_wanted(
     assert not re.search(r"\x1b\[3\d", "\n".join(drawn(fact(**EVERY))))
 
 
-def test_bars_use_ascii_without_unicode(
+def test_explain_bars_use_ascii_on_a_terminal_without_unicode(
     reverie: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reverie.remember("Alec is my boss")
@@ -184,15 +184,15 @@ def test_bars_use_ascii_without_unicode(
 @pytest.mark.parametrize(
     ("query", "hit", "line"),
     [
-        ("what did I say?", said("x", speaker=0.1), "speaker user"),
-        ("what did you say?", said("x", "assistant", speaker=0.1), "speaker assistant"),
-        ("what did Caro say?", said("x", name="Caro", speaker=0.1), "speaker Caro"),
-        ("what did I tell Caro?", said("x", "assistant", "Caro", speaker=0.1), "speaker Caro"),
-        ("on 8 May 2026", said("x", period=0.1), "date 8 May 2026"),
+        ("what did I say?", event_hit("x", speaker=0.1), "speaker user"),
+        ("what did you say?", event_hit("x", "assistant", speaker=0.1), "speaker assistant"),
+        ("what did Caro say?", event_hit("x", name="Caro", speaker=0.1), "speaker Caro"),
+        ("what did I tell Caro?", event_hit("x", "assistant", "Caro", speaker=0.1), "speaker Caro"),
+        ("on 8 May 2026", event_hit("x", period=0.1), "date 8 May 2026"),
         ("in 2026-05", fact(period=0.1), "date May 2026"),
         ("in December", fact(period=0.1), "date December"),
-        ("my plans in 2026", said("x", speaker=0.1, period=0.2), "speaker user, date 2026"),
-        ("what did I say?", said("x", speaker=0.0), None),
+        ("my plans in 2026", event_hit("x", speaker=0.1, period=0.2), "speaker user, date 2026"),
+        ("what did I say?", event_hit("x", speaker=0.0), None),
         ("what did I say?", fact(speaker=0.1), None),
         ("in May", fact(period=0.0), None),
     ],
@@ -205,7 +205,7 @@ def test_explanation_shows_what_was_read_from_the_query(
 
 
 def test_explanation_names_each_speaker_once(drawn: Drawn) -> None:
-    hits = [said("x", name=name, speaker=0.1) for name in ("Caro", "Mel", "Caro")]
+    hits = [event_hit("x", name=name, speaker=0.1) for name in ("Caro", "Mel", "Caro")]
     assert drawn(*hits, query="Caro and Mel")[-1] == "Read from the query: speaker Caro, Mel"
 
 

@@ -1,4 +1,4 @@
-"""Our log as people read it."""
+"""The log on standard error: its format, and that it holds no secret."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_log_lines_contain_no_secret() -> None:
         raise ValueError(f"refused {secret}")
     except ValueError:
         log.error("failed", exc_info=sys.exc_info())
-    said = stream.getvalue()
-    assert secret not in said and "hunter2!x" not in said
-    assert said.count("[redacted: github token]") == 2
-    assert said.startswith("WARNING sent [redacted: github token] to")
+    logged = stream.getvalue()
+    assert secret not in logged and "hunter2!x" not in logged
+    assert logged.count("[redacted: github token]") == 2
+    assert logged.startswith("WARNING sent [redacted: github token] to")

@@ -1,4 +1,4 @@
-"""What the command line says of a damaged store, and how it saves the rest."""
+"""Commands on a damaged store: what they report, and ``reverie salvage``."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def test_export_stops_at_damage_without_skip_damaged(
 ) -> None:
     assert "entry 1" in reverie.error("export", "-o", str(tmp_path / "all.jsonl"), code=5)
     assert not (tmp_path / "all.jsonl").exists()
-    told = reverie.json("export", "--skip-damaged", "-o", str(tmp_path / "rest.jsonl"))
-    assert (told["written"], told["damaged"]) == (1, 1)
+    report = reverie.json("export", "--skip-damaged", "-o", str(tmp_path / "rest.jsonl"))
+    assert (report["written"], report["damaged"]) == (1, 1)
     everyone = reverie.run("export", "--all", "--skip-damaged")
     assert everyone.stdout.count("\n") == 1 and "1 damaged entry" in everyone.stderr
 
@@ -83,9 +83,9 @@ def test_salvage_makes_a_new_store_and_reports_what_was_lost(
     assert f"memory {damaged[0]}" in shown and f"Saved 1 entry in {saved}" in shown
     assert "wide" in reverie.text("list", "--url", str(saved))
     assert "No problems found." in reverie.text("verify", "--url", str(saved))
-    told = reverie.json("salvage", str(reverie.store), str(tmp_path / "other.db"), code=1)
-    (space,) = told["spaces"]
-    assert not told["complete"] and space["lost"] == [[1, 1]] and space["entries"] == 1
+    report = reverie.json("salvage", str(reverie.store), str(tmp_path / "other.db"), code=1)
+    (space,) = report["spaces"]
+    assert not report["complete"] and space["lost"] == [[1, 1]] and space["entries"] == 1
     assert "exists" in reverie.error("salvage", str(reverie.store), str(saved), code=2)
     assert "does not exist" in reverie.error("salvage", "nothing.db", str(tmp_path / "x"), code=2)
 

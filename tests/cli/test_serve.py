@@ -69,17 +69,17 @@ def test_serve_learns_from_turns_without_another_process(tmp_path: Path) -> None
     with served(tmp_path, REVERIE_TOKEN="x" * 40) as places:
         base = places["rest"].removesuffix("/docs")
         with httpx2.Client(base_url=base, headers={"Authorization": "Bearer " + "x" * 40}) as ask:
-            said = {"messages": [{"role": "user", "content": "Remember that I like tea."}]}
-            ask.post("/api/sessions/chat/events", json=said)
+            body = {"messages": [{"role": "user", "content": "Remember that I like tea."}]}
+            ask.post("/api/sessions/chat/events", json=body)
             with ask.stream("GET", "/api/changes", params={"after": "1"}) as feed:
-                told = next(line for line in feed.iter_lines() if line.startswith("data: "))
-        assert json.loads(told.removeprefix("data: "))["op"] == "remember"
+                change = next(line for line in feed.iter_lines() if line.startswith("data: "))
+        assert json.loads(change.removeprefix("data: "))["op"] == "remember"
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])
 def test_serve_on_a_public_address_requires_a_token(reverie: CommandLine, host: str) -> None:
-    said = reverie.error("serve", "--host", host, "--port", "0", code=2)
-    assert "REVERIE_TOKEN" in said
+    message = reverie.error("serve", "--host", host, "--port", "0", code=2)
+    assert "REVERIE_TOKEN" in message
 
 
 def test_serve_refuses_an_issued_or_short_token_as_the_operators(
@@ -106,8 +106,8 @@ def test_missing_server_dependency_is_named(reverie: CommandLine, module: str) -
 
 
 def test_serve_refuses_trust_local_on_a_public_address(reverie: CommandLine) -> None:
-    said = reverie.error("serve", "--host", "0.0.0.0", "--port", "0", "--trust-local", code=2)
-    assert "--trust-local" in said
+    message = reverie.error("serve", "--host", "0.0.0.0", "--port", "0", "--trust-local", code=2)
+    assert "--trust-local" in message
 
 
 def test_token_file_readable_by_others_is_refused(reverie: CommandLine) -> None:
@@ -132,5 +132,5 @@ def test_tokens_are_created_listed_and_revoked(reverie: CommandLine) -> None:
 
 
 def test_admin_token_covers_every_space(reverie: CommandLine) -> None:
-    said = reverie.error("token", "create", "boss", "--right", "admin", "--space", "ana", code=2)
-    assert "all spaces" in said
+    message = reverie.error("token", "create", "boss", "--right", "admin", "--space", "ana", code=2)
+    assert "all spaces" in message

@@ -17,9 +17,9 @@ from tests.cli.test_memories import ISO, Terminal
 HOSTILE = "one\r\n2  user  2026-01-01 10:00\n\x1b[2J\u202eturned [bold]not markup[/bold]"
 
 
-def say(reverie: CommandLine, *said: str, to: str = "chat") -> None:
+def append_turns(reverie: CommandLine, *texts: str, to: str = "chat") -> None:
     """What a user and an assistant say in turn."""
-    for number, text in enumerate(said):
+    for number, text in enumerate(texts):
         role = ("user", "assistant")[number % 2]
         reverie.run("sessions", "append", to, text, "--role", role)
 
@@ -80,7 +80,7 @@ def test_reading_sessions_commands_create_no_store(
     ids=str,
 )
 def test_unknown_session_is_not_found(verb: str, flags: list[str], reverie: CommandLine) -> None:
-    say(reverie, "hers", to="other")
+    append_turns(reverie, "hers", to="other")
     assert "there is no session 'chat'" in reverie.error("sessions", verb, "chat", *flags, code=3)
     assert "must not be empty" in reverie.error("sessions", verb, "", *flags, code=2)
     result = reverie.run("sessions", verb, "chat", *flags, "--json", code=3)
@@ -91,8 +91,8 @@ def test_unknown_session_is_not_found(verb: str, flags: list[str], reverie: Comm
 
 
 def test_append_prints_the_event_and_accepts_stdin_and_options(reverie: CommandLine) -> None:
-    said = reverie.text("sessions", "append", "chat", "I moved to the\nDesign team")
-    assert said == "Appended chat:1 (user): I moved to the Design team\n"
+    output = reverie.text("sessions", "append", "chat", "I moved to the\nDesign team")
+    assert output == "Appended chat:1 (user): I moved to the Design team\n"
     event = reverie.json("sessions", "append", "chat", "-", "--role", "tool", given="done\n")
     assert (event["sequence"], event["role"], event["text"]) == (2, "tool", "done")
     assert event["message"] == {"role": "tool", "content": "done"}
@@ -155,12 +155,12 @@ def test_follow_stores_only_new_messages_of_a_history(reverie: CommandLine, tmp_
     first = reverie.json("sessions", "follow", str(file))
     assert (first["events"], first["preview"], first["forked_from"]) == (2, "Plan a weekend", None)
     history.append({"role": "user", "content": "Ghent"})
-    said = reverie.text("sessions", "follow", "-", "--key", "k", given=json.dumps(history))
-    assert said == f"Followed session {first['id']} (3 events): Plan a weekend\n"
+    output = reverie.text("sessions", "follow", "-", "--key", "k", given=json.dumps(history))
+    assert output == f"Followed session {first['id']} (3 events): Plan a weekend\n"
     assert ids(reverie) == [first["id"]]
     history[2]["content"] = "Ghent or Rome?"
-    said = reverie.text("sessions", "follow", "-", given=json.dumps(history))
-    assert f"It is a fork of {first['id']}:1." in said
+    output = reverie.text("sessions", "follow", "-", given=json.dumps(history))
+    assert f"It is a fork of {first['id']}:1." in output
     fork = ids(reverie)[0]
     assert texts(reverie, fork) == ["Plan a weekend", "Ghent or Rome?", "Ghent"]
     assert f"Forked from {first['id']}:1." in reverie.run("sessions", "show", fork).stderr
@@ -192,30 +192,30 @@ def test_follow_refuses_input_that_is_no_history(
 
 
 def test_hide_and_restore_remove_and_return_a_session(reverie: CommandLine) -> None:
-    say(reverie, "The gate code is 4711")
+    append_turns(reverie, "The gate code is 4711")
     recall = ("recall", "gate code", "--mode", "keyword")
-    said = reverie.text("sessions", "hide", "chat", "--reason", "a test", "--key", "k")
-    assert said == "Hid session chat (1 event): The gate code is 4711\n"
+    output = reverie.text("sessions", "hide", "chat", "--reason", "a test", "--key", "k")
+    assert output == "Hid session chat (1 event): The gate code is 4711\n"
     assert ids(reverie) == [] and ids(reverie, "--hidden") == ["chat"]
     assert "No sessions found in space 'default'." in reverie.run("sessions", "list").stderr
     assert "hidden" in reverie.text("sessions", "list", "--hidden")
     assert "is hidden" in reverie.run("sessions", "show", "chat").stderr
     assert reverie.json(*recall)["hits"] == []
     assert ISO.fullmatch(reverie.json("sessions", "hide", "chat")["hidden_at"])
-    said = reverie.text("sessions", "restore", "chat")
-    assert said == "Restored session chat (1 event): The gate code is 4711\n"
+    output = reverie.text("sessions", "restore", "chat")
+    assert output == "Restored session chat (1 event): The gate code is 4711\n"
     assert reverie.json("sessions", "restore", "chat")["hidden_at"] is None
     assert len(reverie.json(*recall)["hits"]) == 1
 
 
 def test_erase_session_requires_yes_and_reports_what_it_destroyed(reverie: CommandLine) -> None:
-    say(reverie, "a secret word", "I see")
+    append_turns(reverie, "a secret word", "I see")
     assert "--yes" in reverie.error("sessions", "erase", "chat", code=2)
     assert "--yes" in reverie.run("sessions", "erase", "chat", "--json", code=2).stderr
-    said = reverie.text("sessions", "erase", "chat", "--yes")
-    assert said == "Erased session chat: 2 events and 0 memories destroyed.\n"
+    output = reverie.text("sessions", "erase", "chat", "--yes")
+    assert output == "Erased session chat: 2 events and 0 memories destroyed.\n"
     assert b"a secret word" not in reverie.store.read_bytes()
-    say(reverie, "another", to="other")
+    append_turns(reverie, "another", to="other")
     report = reverie.json("sessions", "erase", "other", "--yes")
     assert (report["session"], report["events"], report["pending"]) == ("other", 1, False)
 
@@ -223,8 +223,8 @@ def test_erase_session_requires_yes_and_reports_what_it_destroyed(reverie: Comma
 def test_erase_session_asks_for_confirmation_on_a_terminal(
     reverie: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    say(reverie, "a secret")
-    say(reverie, "another", to="\u202eodd")
+    append_turns(reverie, "a secret")
+    append_turns(reverie, "another", to="\u202eodd")
 
     class Sys:
         stdin = Terminal()
@@ -241,11 +241,11 @@ def test_erase_session_asks_for_confirmation_on_a_terminal(
 def test_erase_event_destroys_one_event_only(
     reverie: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    say(reverie, "before", "I see", "a secret word", "behind")
+    append_turns(reverie, "before", "I see", "a secret word", "behind")
     erase = ("sessions", "erase", "chat", "--event", "3")
     assert "--yes" in reverie.run(*erase, "--json", code=2).stderr
-    said = reverie.text(*erase, "--yes", "--key", "k")
-    assert said == "Erased chat:3: 1 event and 0 memories destroyed.\n"
+    output = reverie.text(*erase, "--yes", "--key", "k")
+    assert output == "Erased chat:3: 1 event and 0 memories destroyed.\n"
     assert reverie.json(*erase, "--yes", "--key", "k")["events"] == 1
     assert texts(reverie, "chat") == ["before", "I see", "behind"]
     assert b"a secret word" not in reverie.store.read_bytes()
@@ -267,11 +267,11 @@ def test_erase_session_reports_pending_cleanup(
     from reverie.memory.session import Session
     from reverie.model import SessionErasure
 
-    say(reverie, "a secret")
+    append_turns(reverie, "a secret")
     report = SessionErasure("chat", 1, ("Ab3dE6gH",), (1,), 2, pending=True)
     monkeypatch.setattr(Session, "erase", lambda *_, **__: report)
-    said = reverie.text("sessions", "erase", "chat", "--yes")
-    assert "1 event and 1 memory destroyed" in said and "Pending" in said
+    output = reverie.text("sessions", "erase", "chat", "--yes")
+    assert "1 event and 1 memory destroyed" in output and "Pending" in output
 
 
 # -- reading --------------------------------------------------------------------------------------
@@ -279,7 +279,7 @@ def test_erase_session_reports_pending_cleanup(
 
 def test_list_shows_newest_session_first_and_pages(reverie: CommandLine) -> None:
     for name in ("one", "two", "three"):
-        say(reverie, f"This is {name}", "I see", to=name)
+        append_turns(reverie, f"This is {name}", "I see", to=name)
     assert ids(reverie) == ["three", "two", "one"]
     answer = reverie.json("sessions", "list", "--limit", "2")
     assert [info["id"] for info in answer["sessions"]] == ["three", "two"]
@@ -293,13 +293,13 @@ def test_list_shows_newest_session_first_and_pages(reverie: CommandLine) -> None
 
 def test_list_keeps_long_session_ids_whole(reverie: CommandLine) -> None:
     name = "2026-11-15-0123456789-0123456789-chat"
-    say(reverie, "Hello " * 40, to=name)
+    append_turns(reverie, "Hello " * 40, to=name)
     shown = reverie.text("sessions", "list")
     assert name in shown and "…" in shown
 
 
 def test_show_prints_events_with_speaker_and_interruption(reverie: CommandLine) -> None:
-    say(reverie, "Hello\nthere", "Good day")
+    append_turns(reverie, "Hello\nthere", "Good day")
     reverie.run("sessions", "append", "chat", "I will", "--role", "assistant", "--interrupted")
     reverie.run("sessions", "append", "chat", "--message", '{"role": "user", "content": []}')
     time = r"\d{4}-\d\d-\d\d \d\d:\d\d"
@@ -317,11 +317,11 @@ def test_show_prints_events_with_speaker_and_interruption(reverie: CommandLine) 
 
 
 def test_recall_shows_who_said_an_event_and_when(reverie: CommandLine) -> None:
-    say(reverie, "I moved to the Design team", "Congratulations")
+    append_turns(reverie, "I moved to the Design team", "Congratulations")
     memory = reverie.remember("Alec leads the Design team", "--category", "person")
     shown = reverie.text("recall", "Design team")
-    said = r"chat:1 +I moved to the Design team +\n +user, \d{4}-\d\d-\d\d \d\d:\d\d"
-    assert re.search(said, shown)
+    expected = r"chat:1 +I moved to the Design team +\n +user, \d{4}-\d\d-\d\d \d\d:\d\d"
+    assert re.search(expected, shown)
     assert re.search(rf"{memory} +person +Alec leads", shown)
     assert re.search(r"\n +user, \d{4}", reverie.text("recall", "Design team", "--explain"))
     found = reverie.json("recall", "Design team", "--kind", "event", "--mode", "keyword")["hits"]
@@ -350,7 +350,7 @@ def test_recall_with_a_session_includes_its_private_memories(reverie: CommandLin
 
 def test_resume_prints_messages_that_can_be_sent_again(reverie: CommandLine) -> None:
     reverie.run("sessions", "append", "chat", "Be kind", "--role", "system")
-    say(reverie, "one", "two", "three", "four")
+    append_turns(reverie, "one", "two", "three", "four")
     messages = json.loads(reverie.text("sessions", "resume", "chat"))
     assert [message["content"] for message in messages] == ["one", "two", "three", "four"]
     assert reverie.json("sessions", "resume", "chat") == messages
@@ -361,7 +361,7 @@ def test_resume_prints_messages_that_can_be_sent_again(reverie: CommandLine) -> 
 def test_summary_prints_the_summary_or_says_there_is_none(reverie: CommandLine) -> None:
     import reverie as library
 
-    say(reverie, "Hello")
+    append_turns(reverie, "Hello")
     result = reverie.run("sessions", "summary", "chat")
     assert (result.stdout, result.stderr) == ("", "Session 'chat' has no summary yet.\n")
     assert reverie.json("sessions", "summary", "chat")["text"] == ""
@@ -378,8 +378,8 @@ def test_summary_prints_the_summary_or_says_there_is_none(reverie: CommandLine) 
 
 def test_context_prints_profile_recalled_lines_and_history(reverie: CommandLine) -> None:
     reverie.remember("Alec is my boss", "--category", "person")
-    say(reverie, "Mia likes horses", to="before")
-    say(reverie, "Hello\nHistory", "Good day")
+    append_turns(reverie, "Mia likes horses", to="before")
+    append_turns(reverie, "Hello\nHistory", "Good day")
     shown = reverie.text("sessions", "context", "chat", "horses")
     titles = [line for line in shown.splitlines() if not line.startswith("    ") and line]
     assert titles[:-1] == ["Profile", "Summary", "Recalled", "History"]
@@ -398,7 +398,7 @@ def test_context_prints_profile_recalled_lines_and_history(reverie: CommandLine)
 def test_context_size_follows_the_setting(
     reverie: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    say(reverie, "Hello")
+    append_turns(reverie, "Hello")
     monkeypatch.setenv("REVERIE_CONTEXT_TOKENS", "300")
     assert reverie.text("sessions", "context", "chat").endswith(" of 300 tokens.\n")
     shown = reverie.text("sessions", "context", "chat", "--tokens", "500")
@@ -406,7 +406,7 @@ def test_context_size_follows_the_setting(
 
 
 def test_refresh_moves_the_frozen_profile_forward(reverie: CommandLine) -> None:
-    say(reverie, "Hello")
+    append_turns(reverie, "Hello")
     assert reverie.json("sessions", "context", "chat")["profile"] == ""
     reverie.remember("Alec is my boss")
     assert reverie.json("sessions", "context", "chat")["profile"] == ""
@@ -421,7 +421,7 @@ def test_context_shows_pending_proposals(
     reverie: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("REVERIE_WRITE_POLICY", "ask")
-    say(reverie, "My name is Ana")
+    append_turns(reverie, "My name is Ana")
     reverie.run("worker", "--once")
     (proposal,) = reverie.json("proposals", "list")["proposals"]
     shown = reverie.text("sessions", "context", "chat")
@@ -437,7 +437,7 @@ def test_scratchpad_can_be_written_before_the_first_event(reverie: CommandLine) 
 
 
 def test_scratchpad_is_written_read_and_cleared(reverie: CommandLine) -> None:
-    say(reverie, "Hello")
+    append_turns(reverie, "Hello")
     command = ("sessions", "scratchpad", "chat")
     written = reverie.text(*command, "--write", "read\nthe log", "--write", "ask Ana")
     assert written == "1. read the log\n2. ask Ana\n" == reverie.text(*command)
@@ -459,11 +459,11 @@ def test_scratchpad_is_written_read_and_cleared(reverie: CommandLine) -> None:
 def test_session_export_is_imported_into_another_store(
     reverie: CommandLine, tmp_path: Path
 ) -> None:
-    say(reverie, "Grüße", "Servus")
-    say(reverie, "not this one", to="other")
+    append_turns(reverie, "Grüße", "Servus")
+    append_turns(reverie, "not this one", to="other")
     file, url = tmp_path / "chat.jsonl", ("--url", str(tmp_path / "other.db"))
-    said = reverie.text("sessions", "export", "chat", "-o", str(file))
-    assert said == f"Exported 2 records to {file}.\n"
+    output = reverie.text("sessions", "export", "chat", "-o", str(file))
+    assert output == f"Exported 2 records to {file}.\n"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert reverie.text("sessions", "export", "chat", "-o", "-") == file.read_text("utf-8")
     assert reverie.text("sessions", "export", "chat", "--json") == file.read_text("utf-8")
@@ -482,7 +482,7 @@ def test_session_export_is_imported_into_another_store(
 
 def test_every_export_includes_sessions(reverie: CommandLine, tmp_path: Path) -> None:
     reverie.remember("a fact")
-    say(reverie, "Hello", "Good day")
+    append_turns(reverie, "Hello", "Good day")
     reverie.run("sessions", "append", "hers", "Mine", "--user", "alice", "--space", "work")
     file, url = tmp_path / "all.jsonl", ("--url", str(tmp_path / "other.db"))
     reverie.run("export", "--all", "-o", str(file))
@@ -494,9 +494,9 @@ def test_every_export_includes_sessions(reverie: CommandLine, tmp_path: Path) ->
 
 
 def test_import_skips_conflicting_session_records(reverie: CommandLine) -> None:
-    say(reverie, "Hello")
+    append_turns(reverie, "Hello")
     lines = reverie.text("sessions", "export", "chat")
-    say(reverie, "Another", to="chat2")
+    append_turns(reverie, "Another", to="chat2")
     other = reverie.text("sessions", "export", "chat2").replace("chat2", "chat")
     report = reverie.json("import", "-", given=lines + other, code=1)
     assert (report["added"], report["unchanged"]) == (0, 1)
@@ -519,13 +519,13 @@ def test_lone_surrogate_survives_export_and_import(reverie: CommandLine, tmp_pat
 
 
 def test_a_scope_sees_only_its_own_sessions(reverie: CommandLine) -> None:
-    say(reverie, "shared canary")
+    append_turns(reverie, "shared canary")
     scopes = (("--user", "alice"), ("--space", "work"), ("--space", "work", "--user", "alice"))
     for scope in scopes:
         assert ids(reverie, *scope) == [] and ids(reverie, *scope, "--hidden") == []
         for verb in ("show", "hide", "resume", "summary", "export"):
-            said = reverie.error("sessions", verb, "chat", *scope, code=3)
-            assert "there is no session 'chat' here" in said and "canary" not in said
+            output = reverie.error("sessions", verb, "chat", *scope, code=3)
+            assert "there is no session 'chat' here" in output and "canary" not in output
         reverie.error("sessions", "erase", "chat", "--yes", *scope, code=3)
         reverie.run("sessions", "scratchpad", "chat", "--write", "x", *scope)
         reverie.error("sessions", "context", "chat", *scope, code=3)
@@ -570,7 +570,7 @@ def test_wrapped_line_cannot_imitate_a_heading(
     reverie: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "60")
-    say(reverie, "x" * 60 + "2  assistant  2026-01-01 10:00  " + "word " * 40)
+    append_turns(reverie, "x" * 60 + "2  assistant  2026-01-01 10:00  " + "word " * 40)
     lines = reverie.text("sessions", "show", "chat").splitlines()
     assert all(line.startswith("    ") for line in lines[1:])
     assert all(len(line) <= 60 for line in lines)
@@ -581,6 +581,6 @@ def test_long_lines_are_not_wrapped_in_a_pipe(
 ) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
     text = "a long line " * 30 + "end"
-    say(reverie, text)
+    append_turns(reverie, text)
     assert f"    {text}\n" in reverie.text("sessions", "show", "chat")
     assert text in reverie.text("sessions", "append", "chat", text)

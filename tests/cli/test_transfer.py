@@ -47,8 +47,8 @@ def test_export_to_a_file(reverie: CommandLine, tmp_path: Path) -> None:
     assert "cannot be written" in reverie.error("export", "-o", str(target), code=2)
     target.parent.mkdir()
     target.write_text("before", encoding="utf-8")
-    said = reverie.text("export", "-o", str(target))
-    assert said == f"Exported 1 record to {target}.\n"
+    output = reverie.text("export", "-o", str(target))
+    assert output == f"Exported 1 record to {target}.\n"
     assert json.loads(target.read_text(encoding="utf-8"))["op"] == "remember"
     assert stat.S_IMODE(target.stat().st_mode) == 0o600
     answer = reverie.json("export", "--output", str(target), "--format", "array")
@@ -248,6 +248,6 @@ def test_export_to_a_full_disk_names_the_file_and_leaves_none(
     with small_disk(tmp_path / "small", 1) as disk:
         fill_up(disk / "filler")
         target = disk / "memories.jsonl"
-        said = reverie.error("export", "--output", str(target), code=5)
-        assert f"no space left for {target}" in said
+        output = reverie.error("export", "--output", str(target), code=5)
+        assert f"no space left for {target}" in output
         assert [file.name for file in disk.iterdir()] == ["filler"]

@@ -17,7 +17,7 @@ import pytest
 
 from tests.cli.conftest import CommandLine
 from tests.cli.test_serve import served
-from tests.vault.living import eventually
+from tests.vault.vault_stores import eventually
 
 ALEC = "Alec is my boss"
 
@@ -33,8 +33,8 @@ def file_of(reverie: CommandLine, id: str) -> Path:
 
 def test_vault_init_writes_the_whole_store_in_one_commit(reverie: CommandLine, root: Path) -> None:
     ids = [reverie.remember(f"Fact {number}") for number in range(3)]
-    said = reverie.text("vault", "init", "vault")
-    assert said == f"The vault is {root}: 4 files, in git.\n"
+    output = reverie.text("vault", "init", "vault")
+    assert output == f"The vault is {root}: 4 files, in git.\n"
     commits = reverie.json("vault", "log")["commits"]
     assert [commit["subject"] for commit in commits] == ["default: 3 remembered"]
     assert all(file_of(reverie, id).parent == root / "default" / "facts" for id in ids)
@@ -59,8 +59,8 @@ def test_vault_init_writes_only_given_spaces_and_one_file_per_turn(
 def test_vault_status_shows_folder_and_progress(reverie: CommandLine, root: Path) -> None:
     reverie.remember(ALEC)
     reverie.run("vault", "init", "vault")
-    said = reverie.text("vault", "status")
-    assert str(root) in said and "2, up to date" in said and "in git, 0 files" in said
+    output = reverie.text("vault", "status")
+    assert str(root) in output and "2, up to date" in output and "in git, 0 files" in output
     assert reverie.json("vault", "status") == {
         "path": str(root),
         "spaces": None,
@@ -82,12 +82,12 @@ def test_vault_sync_holds_many_missing_files_until_confirmed(
     paths = [file_of(reverie, id) for id in ids[:4]]
     for path in paths:
         path.unlink()
-    said = reverie.text("vault", "sync", code=1)
-    assert said.count("\n") == 1 and "nothing is forgotten yet" in said
-    assert "--missing forget" in said and "--missing restore" in said
+    output = reverie.text("vault", "sync", code=1)
+    assert output.count("\n") == 1 and "nothing is forgotten yet" in output
+    assert "--missing forget" in output and "--missing restore" in output
     assert len(reverie.json("vault", "status")["missing"]) == 4
-    told = reverie.text("vault", "status")
-    assert "missing" in told and all(path.name in told for path in paths)
+    status = reverie.text("vault", "status")
+    assert "missing" in status and all(path.name in status for path in paths)
     # Other commands neither forget nor write them again.
     reverie.remember("Something else")
     assert not any(path.exists() for path in paths)
@@ -113,8 +113,8 @@ def test_vault_sync_reports_changes_and_problems(reverie: CommandLine, root: Pat
     ]
     assert reverie.json("show", id)["content"] == "Alec is my friend"
     (root / "default" / "facts" / "broken.md").write_text("---\nid: [\n---\n", encoding="utf-8")
-    said = reverie.text("vault", "sync", code=1)
-    assert said.startswith("PROBLEM    default/facts/broken.md: ") and said.count("\n") == 1
+    output = reverie.text("vault", "sync", code=1)
+    assert output.startswith("PROBLEM    default/facts/broken.md: ") and output.count("\n") == 1
     found = reverie.json("vault", "sync", code=1)
     assert len(found["problems"]) == 1 and found["revised"] == []
 
@@ -128,8 +128,8 @@ def test_vault_sync_reports_a_conflict(reverie: CommandLine, root: Path) -> None
     path.write_text(before.replace("boss", "friend"), encoding="utf-8")
     assert "CONFLICT   default/facts/" in reverie.text("vault", "sync")
     assert reverie.json("show", id)["content"] == "Alec is my friend"
-    said = reverie.text("vault", "status")
-    assert ".conflict-v2.md" in said
+    output = reverie.text("vault", "status")
+    assert ".conflict-v2.md" in output
 
 
 def test_vault_log_and_diff_of_one_memory(reverie: CommandLine, root: Path) -> None:
@@ -146,9 +146,9 @@ def test_vault_log_and_diff_of_one_memory(reverie: CommandLine, root: Path) -> N
     assert reverie.json("vault", "log", "--limit", "1")["commits"][0]["subject"].endswith(
         f"(forget {other})"
     )
-    said = reverie.text("vault", "diff", id, "--since", first)
-    assert "-Alec is my boss\n" in said and "+Alec is my friend\n" in said
-    assert "Berta" not in said
+    output = reverie.text("vault", "diff", id, "--since", first)
+    assert "-Alec is my boss\n" in output and "+Alec is my friend\n" in output
+    assert "Berta" not in output
     assert "Berta" in reverie.json("vault", "diff", "--since", first)["diff"]
     assert reverie.run("vault", "diff").stderr == "Nothing has changed since the last commit.\n"
     assert "no commit" in reverie.error("vault", "diff", "--since", "nowhere", code=5)
@@ -204,14 +204,14 @@ def test_command_updates_the_vault_before_it_ends(reverie: CommandLine, root: Pa
 
 def test_command_succeeds_although_the_vault_fails(reverie: CommandLine, root: Path) -> None:
     reverie.run("vault", "init", "vault")
-    wishes = root / ".reverie" / "vault.json"
-    whole = wishes.read_text("utf-8")
-    wishes.write_text("{", encoding="utf-8")
+    config = root / ".reverie" / "vault.json"
+    whole = config.read_text("utf-8")
+    config.write_text("{", encoding="utf-8")
     done = reverie.run("remember", ALEC)
     assert done.stdout.startswith("Remembered ")
     assert done.stderr.startswith("The vault does not show this yet: ")
     assert done.stderr.count("\n") == 1
-    wishes.write_text(whole, encoding="utf-8")
+    config.write_text(whole, encoding="utf-8")
     reverie.run("jobs", "retry", "--all")
     assert reverie.json("worker", "--once")["failed"] == 0
     assert reverie.json("vault", "status")["behind"] == 0
@@ -272,15 +272,15 @@ def test_vault_watch_prints_changes_until_it_is_stopped(
         if not flags:
             assert process.stdout.readline() == f"Watching {root}. Stop with Ctrl-C.\n"
         (folder / "tea.md").write_text("I like tea\n", encoding="utf-8")
-        told = process.stdout.readline()
+        line = process.stdout.readline()
         process.send_signal(signal.SIGINT)
         rest = process.stdout.read()
         assert process.wait(60) == 0
     if flags:
-        assert json.loads(told)["remembered"] == ["default/facts/tea.md"]
+        assert json.loads(line)["remembered"] == ["default/facts/tea.md"]
         assert json.loads(rest) == {"stopped": "SIGINT"}
     else:
-        assert told == "Remembered default/facts/tea.md\n"
+        assert line == "Remembered default/facts/tea.md\n"
         assert rest == "Stopped by SIGINT.\n"
     assert [each["content"] for each in reverie.json("list")["memories"]] == ["I like tea"]
 

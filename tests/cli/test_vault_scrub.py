@@ -26,8 +26,8 @@ def root(reverie: CommandLine) -> Path:
 
 
 def test_erase_warns_that_git_history_keeps_the_text(reverie: CommandLine, root: Path) -> None:
-    said = reverie.run("erase", reverie.remember(SECRET), "--yes")
-    assert "'reverie vault scrub' takes it out" in said.stderr
+    output = reverie.run("erase", reverie.remember(SECRET), "--yes")
+    assert "'reverie vault scrub' takes it out" in output.stderr
     assert in_git(root)
     assert "found nowhere" in reverie.text("vault", "scrub")
     assert not in_git(root)
@@ -35,8 +35,8 @@ def test_erase_warns_that_git_history_keeps_the_text(reverie: CommandLine, root:
 
 
 def test_erase_with_rewrite_history_prints_its_proof(reverie: CommandLine, root: Path) -> None:
-    said = reverie.text("erase", reverie.remember(SECRET), "--yes", "--rewrite-history")
-    assert "Looked for" in said and "found nowhere" in said
+    output = reverie.text("erase", reverie.remember(SECRET), "--yes", "--rewrite-history")
+    assert "Looked for" in output and "found nowhere" in output
     assert not in_git(root)
 
 
@@ -44,18 +44,18 @@ def test_erase_with_rewrite_history_returns_its_proof_as_json(
     reverie: CommandLine, root: Path
 ) -> None:
     id = reverie.remember(SECRET)
-    told = reverie.json("erase", id, "--yes", "--rewrite-history")
-    assert told["memory_id"] == id and told["history"]["found"] == []
+    report = reverie.json("erase", id, "--yes", "--rewrite-history")
+    assert report["memory_id"] == id and report["history"]["found"] == []
 
 
 def test_session_erase_with_rewrite_history_purges_git(reverie: CommandLine, root: Path) -> None:
     reverie.run("sessions", "append", "chat", SECRET)
     reverie.run("vault", "sync")
     assert in_git(root)
-    said = reverie.text("sessions", "erase", "chat", "--yes", "--rewrite-history")
-    assert "found nowhere" in said and not in_git(root)
+    output = reverie.text("sessions", "erase", "chat", "--yes", "--rewrite-history")
+    assert "found nowhere" in output and not in_git(root)
 
 
 def test_erase_without_a_vault_mentions_no_vault(reverie: CommandLine) -> None:
-    said = reverie.run("erase", reverie.remember(SECRET), "--yes", "--rewrite-history")
-    assert "vault" not in said.stdout + said.stderr
+    output = reverie.run("erase", reverie.remember(SECRET), "--yes", "--rewrite-history")
+    assert "vault" not in output.stdout + output.stderr

@@ -177,10 +177,10 @@ def test_backup_to_a_full_disk_names_the_target_and_leaves_no_file(
     with small_disk(tmp_path / "small", 1) as disk:
         (disk / "filler").write_bytes(bytes((1 << 20) - 16_384 - kilobytes * 1024))
         target = disk / "backup.db"
-        with pytest.raises(StoreError) as told:
+        with pytest.raises(StoreError) as caught:
             store.backup(target)
-        assert isinstance(told.value, StoreFull), told.value
-        assert f"{target}:" in str(told.value) and ".part" not in str(told.value)
+        assert isinstance(caught.value, StoreFull), caught.value
+        assert f"{target}:" in str(caught.value) and ".part" not in str(caught.value)
         assert [file.name for file in disk.iterdir()] == ["filler"]
     assert store.backup(tmp_path / "backup.db").ok
 
@@ -201,9 +201,9 @@ def test_backup_that_cannot_be_verified_for_lack_of_space_names_that_folder(
 def test_backup_into_a_missing_folder_leaves_no_file(stores: Stores, tmp_path: Path) -> None:
     store = filled(stores)
     target = tmp_path / "nowhere" / "backup.db"
-    with pytest.raises(StoreError, match="cannot be written") as told:
+    with pytest.raises(StoreError, match="cannot be written") as caught:
         store.backup(target)
-    assert str(target) in str(told.value) and ".part" not in str(told.value)
+    assert str(target) in str(caught.value) and ".part" not in str(caught.value)
 
 
 def test_partial_file_of_a_killed_backup_is_replaced(stores: Stores, tmp_path: Path) -> None:

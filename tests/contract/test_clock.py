@@ -26,19 +26,19 @@ def test_order_is_by_position_when_the_clock_steps_back(stores: Stores, seed: in
     for number, session in enumerate(events):
         stores.clock.step(chance.choice(STEPS))
         session.append({"role": "user", "content": f"turn {number}"})
-    said = [event.text for event in spaces[0].session("chat").events()]
+    texts = [event.text for event in spaces[0].session("chat").events()]
     recorded = [change.recorded_at for change in spaces[0].changes()]
     wrong = sum(
         (
             listed != written[::-1],
-            said != [f"turn {number}" for number in range(20)],
+            texts != [f"turn {number}" for number in range(20)],
             recorded != sorted(recorded),
         )
     )
     figure("clock steps", 50)
     figure("orders or expiries that follow the clock", wrong)
     assert listed == written[::-1]
-    assert said == [f"turn {number}" for number in range(20)]
+    assert texts == [f"turn {number}" for number in range(20)]
     assert recorded == sorted(recorded)
 
 

@@ -1,4 +1,4 @@
-"""The context of a turn, and what a session keeps for it: summary, scratchpad, what to resume."""
+"""The context of a turn, summaries, the scratchpad and resume."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from reverie.embed.tokens import count_tokens
 from reverie.text.messages import tool_calls_of, tool_result_ids
 from reverie.write.writer import LEARNER
 from tests.conftest import DAY, HOUR, START, FakeClock, Stores
-from tests.talking import Message, answer, propose, reply, system, user
+from tests.messages import Message, answer, propose, reply, system, user
 
 LINE = re.compile(
     r"- \[\d{4}-\d\d-\d\d ((fact|note) id:[A-Za-z0-9]{8}|(user|assistant|tool) said)\] \S.*"
@@ -371,10 +371,12 @@ def test_context_stays_within_its_token_budget(space: Space) -> None:
     for tokens in [*range(30, 400, 17), 700, 1100, 2000, 4000, 9000]:
         context = session.context(tokens=tokens)
         parts = (context.profile, context.summary, context.recalled, context.notices)
-        said = [json.dumps(m, ensure_ascii=False, separators=(",", ":")) for m in context.history]
-        used = sum(count_tokens(part) for part in parts) + sum(count_tokens(m) for m in said)
+        encoded = [
+            json.dumps(m, ensure_ascii=False, separators=(",", ":")) for m in context.history
+        ]
+        used = sum(count_tokens(part) for part in parts) + sum(count_tokens(m) for m in encoded)
         assert used <= context.tokens <= tokens
-        assert count_tokens(context.system) + sum(count_tokens(m) for m in said) <= tokens
+        assert count_tokens(context.system) + sum(count_tokens(m) for m in encoded) <= tokens
         assert context.history[-1] == user("what of the zebra, then?")
         assert whole([*context.history]) and context.history[0]["role"] == "user"
         assert all(message["role"] != "system" for message in context.history)
@@ -399,7 +401,7 @@ def test_context_keeps_tool_calls_with_their_results_in_the_latest_turn(space: S
     assert whole([*session.context("nothing").history])
 
 
-def test_context_never_drops_the_latest_words_of_the_user(space: Space) -> None:
+def test_context_never_drops_the_latest_message_of_the_user(space: Space) -> None:
     session = space.session("s")
     session.append_many([user("before"), reply("answer"), user("zebra " * 100), reply("ok " * 50)])
     with pytest.raises(ContextTooSmall) as caught:
@@ -478,11 +480,11 @@ def test_resume_keeps_the_message_format_of_each_provider(space: Space) -> None:
     session = space.session("s")
     prompt = {"part_kind": "system-prompt", "content": "be kind"}
     asked = {"kind": "request", "parts": [prompt, {"part_kind": "user-prompt", "content": "one"}]}
-    said = {"kind": "response", "parts": [{"part_kind": "text", "content": "two"}]}
+    response = {"kind": "response", "parts": [{"part_kind": "text", "content": "two"}]}
     blocks = [{"type": "text", "text": "four", "cache_control": {"type": "ephemeral"}}]
-    session.append_many([asked, said, user("three"), reply(blocks)])
+    session.append_many([asked, response, user("three"), reply(blocks)])
     first = {"kind": "request", "parts": [{"part_kind": "user-prompt", "content": "one"}]}
-    assert session.resume() == [first, said, user("three"), reply(blocks)]
+    assert session.resume() == [first, response, user("three"), reply(blocks)]
 
 
 # -- the summary ----------------------------------------------------------------------------------
@@ -519,8 +521,8 @@ def test_write_summary_beyond_the_last_event_is_refused(space: Space) -> None:
     with contextlib.suppress(InvalidInput):
         session.write_summary("of all to come", upper=99, expected_epoch=0)
     session.append_many([reply("two"), user("three"), reply("four"), user("five")])
-    said = [message["content"] for message in session.context("x").history]
-    assert said[-3:] == ["three", "four", "five"]
+    contents = [message["content"] for message in session.context("x").history]
+    assert contents[-3:] == ["three", "four", "five"]
     bad: Any
     for bad in ("1", 1.5, None, -1):
         with pytest.raises(InvalidInput):

@@ -1,4 +1,4 @@
-"""Rows that were changed behind the store's back, on every engine: told of, left out, counted."""
+"""Rows that another program changed, on every engine: reported, left out of answers, counted."""
 
 from __future__ import annotations
 

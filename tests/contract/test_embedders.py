@@ -1,4 +1,4 @@
-"""Which model the vectors come from: remote ones, changed ones, failing ones, none."""
+"""Stores with a remote, a changed, a failing or no embedder."""
 
 from __future__ import annotations
 
@@ -214,10 +214,10 @@ def test_reembed_with_the_same_model_or_none(stores: Stores) -> None:
 
 
 def test_vectors_are_filled_for_memories_written_without_an_embedder(stores: Stores) -> None:
-    blind = stores.open(embedder="none")
-    blind.space("ana").remember("zebra one")
-    blind.space("ana", user="bo").remember("zebra two")
-    blind.close()
+    without_embedder = stores.open(embedder="none")
+    without_embedder.space("ana").remember("zebra one")
+    without_embedder.space("ana", user="bo").remember("zebra two")
+    without_embedder.close()
     store = stores.open()
     space = store.space("ana", user="bo")
     space.remember("zebra three")
@@ -231,9 +231,9 @@ def test_vectors_are_filled_for_gaps_between_embedded_memories(stores: Stores) -
     store = stores.open()
     store.space("ana").remember("zebra one")
     store.close()
-    blind = stores.open(embedder="none")
-    blind.space("ana").remember("zebra two")
-    blind.close()
+    without_embedder = stores.open(embedder="none")
+    without_embedder.space("ana").remember("zebra two")
+    without_embedder.close()
     store = stores.open()
     store.space("ana").remember("zebra three")
     store.run_pending_jobs()
@@ -246,9 +246,9 @@ def test_rebuild_without_an_embedder_queues_the_vectors_it_drops(stores: Stores)
     store = stores.open()
     store.space("ana").remember("zebra one")
     store.close()
-    blind = stores.open(embedder="none")
-    blind.rebuild()
-    blind.close()
+    without_embedder = stores.open(embedder="none")
+    without_embedder.rebuild()
+    without_embedder.close()
     store = stores.open()
     store.space("ana").remember("zebra two")
     store.run_pending_jobs()
@@ -270,8 +270,8 @@ def test_import_embeds_all_its_texts_in_one_call(stores: Stores) -> None:
 
 def test_read_only_open_works_while_vectors_are_pending(stores: Stores) -> None:
     """Looking needs no writing: what is missing is filled in by somebody who may write."""
-    blind = stores.open(embedder="none")
-    blind.space("ana").remember("zebra")
-    blind.close()
+    without_embedder = stores.open(embedder="none")
+    without_embedder.space("ana").remember("zebra")
+    without_embedder.close()
     reader = stores.open(embedder=FakeEmbedder(), read_only=True)
     assert [hit.text for hit in reader.space("ana").recall("zebra", mode="keyword")] == ["zebra"]

@@ -1,4 +1,4 @@
-"""Idempotency keys: repeating is safe, and a key means one thing."""
+"""Idempotency keys: a repeated write has one effect, and a key is for one write."""
 
 from __future__ import annotations
 

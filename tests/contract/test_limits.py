@@ -73,7 +73,7 @@ def test_many_expired_memories_do_not_hide_a_current_one(space: Space, clock: Fa
 
 
 def test_subject_of_an_expired_memory_can_be_used_again(space: Space, clock: FakeClock) -> None:
-    """What no list shows must not stand in the way of remembering it anew."""
+    """An expired memory, which no list shows, does not prevent remembering its subject again."""
     space.remember("old", subject="train", expires_at=START + HOUR)
     clock.step(DAY)
     try:

@@ -1,4 +1,4 @@
-"""Two writers that have read the same version: one wins, and the other is told."""
+"""Two writers that have read the same version: one succeeds, the other gets VersionConflict."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def test_concurrent_revisions_of_one_version_have_exactly_one_winner(stores: Sto
 
     with ThreadPoolExecutor(2) as pool:
         for number in range(PAIRS):
-            told = list(pool.map(revise, range(2), [number, number]))
-            won = [text for text in told if text is not None]
+            results = list(pool.map(revise, range(2), [number, number]))
+            won = [text for text in results if text is not None]
             history = writers[0].space("ana").history(memory.id)
             figure("pairs", 1)
             overwritten += len(won) - 1
-            assert len(won) == 1, told
+            assert len(won) == 1, results
             assert history[-1].content == won[0]
             assert history[-1].version == number + 2
     figure("silent overwrites", overwritten)

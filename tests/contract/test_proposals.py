@@ -1,4 +1,4 @@
-"""Proposals: what would be remembered if a person agrees, accepted or rejected once."""
+"""Proposals of new memories: each is accepted or rejected once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from reverie import Conflict, KeyConflict, NotFound, Origin, Proposal, Space, Store
 from tests.conftest import HOUR, START, FakeClock, Stores, rows
-from tests.talking import propose, user
+from tests.messages import propose, user
 
 
 def begin(space: Space) -> Space:

@@ -1,4 +1,4 @@
-"""Recall by all the evidence: what stands around a turn, who said it, when, and what came of it."""
+"""Ranking by all evidence: neighbouring turns, speaker, time, and memories learned from a turn."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from reverie.engine import log
 from reverie.recall import near_duplicates
 from reverie.write import embeddings
 from tests.conftest import DAY, HOUR, PROVE, START, FakeClock, FakeEmbedder, Stores, engine_of, rows
-from tests.talking import reply, talk, user
+from tests.messages import conversation, reply, user
 
 QUESTION = "Where did you get that accordion?"
 ANSWER = "At a flea market."
@@ -39,10 +39,10 @@ quietly = settings(
 )
 
 
-def spoken(space: Space, *texts: str, session: str = "s") -> Session:
+def append_turns(space: Space, *texts: str, session: str = "s") -> Session:
     """A conversation, the user's turn and a reply in turn."""
     handle = space.session(session)
-    handle.append_many(talk(*texts))
+    handle.append_many(conversation(*texts))
     return handle
 
 
@@ -60,7 +60,7 @@ def seen(hits: Sequence[Hit]) -> list[tuple[str, float, str]]:
 @pytest.mark.parametrize("embedder", ["none", "hashing", "local"])
 def test_recall_finds_an_answer_by_the_question_before_it(stores: Stores, embedder: str) -> None:
     space = stores.open(embedder=embedder).space("ana")
-    spoken(space, *FILLER[:4], QUESTION, ANSWER, *FILLER[4:])
+    append_turns(space, *FILLER[:4], QUESTION, ANSWER, *FILLER[4:])
     for mode in ("keyword", "hybrid"):
         hits = space.recall("accordion", mode=mode, limit=2, explain=True)
         assert [hit.text for hit in hits] == [QUESTION, ANSWER]
@@ -69,13 +69,13 @@ def test_recall_finds_an_answer_by_the_question_before_it(stores: Stores, embedd
 
 
 def test_recall_finds_a_turn_by_the_turn_after_it(space: Space) -> None:
-    spoken(space, *FILLER[:4], "Look at this", "What a lovely accordion!")
+    append_turns(space, *FILLER[:4], "Look at this", "What a lovely accordion!")
     first, second, *_ = space.recall("accordion", mode="keyword")
     assert (first.id, second.id) == ("s:6", "s:5")
 
 
 def test_neighbour_score_ends_two_turns_away(space: Space) -> None:
-    spoken(space, QUESTION, *FILLER)
+    append_turns(space, QUESTION, *FILLER)
     hits = parts_of(space.recall("accordion", limit=20, explain=True))
     assert hits["s:2"]["neighbours"] > hits["s:3"]["neighbours"] > 0
     assert "s:4" not in parts_of(space.recall("accordion", mode="keyword", limit=20))
@@ -83,14 +83,14 @@ def test_neighbour_score_ends_two_turns_away(space: Space) -> None:
 
 def test_keyword_recall_omits_neighbours_without_any_matching_word(space: Space) -> None:
     """By words alone only those are found that have one, or that borrow one."""
-    spoken(space, *FILLER[:2], QUESTION, ANSWER)
+    append_turns(space, *FILLER[:2], QUESTION, ANSWER)
     alone = Ranking(neighbours=0, session=0)
     hits = space.recall("accordion", mode="keyword", ranking=alone)
     assert [hit.text for hit in hits] == [QUESTION]
 
 
 def test_neighbour_score_does_not_cross_sessions(space: Space) -> None:
-    spoken(space, QUESTION)
+    append_turns(space, QUESTION)
     space.session("t").append(reply(ANSWER), sequence=2)
     assert [h.id for h in space.recall("accordion", mode="keyword")] == ["s:1"]
     assert parts_of(space.recall("accordion", explain=True))["t:2"]["neighbours"] == 0
@@ -113,7 +113,7 @@ def test_neighbour_score_does_not_cross_sessions(space: Space) -> None:
 def test_neighbour_score_works_in_languages_without_spaces(
     space: Space, question: str, answer: str, filler: tuple[str, str], query: str
 ) -> None:
-    spoken(space, *filler, *filler, question, answer, *filler)
+    append_turns(space, *filler, *filler, question, answer, *filler)
     for mode in ("keyword", "hybrid"):
         hits = space.recall(query, mode=mode, limit=2)
         assert [hit.text for hit in hits] == [question, answer]
@@ -121,7 +121,7 @@ def test_neighbour_score_works_in_languages_without_spaces(
 
 def test_erased_turn_keeps_the_distance_between_its_neighbours(space: Space) -> None:
     """The turn after the next lends as from two away: the gap stays."""
-    session = spoken(space, QUESTION, "a secret", ANSWER)
+    session = append_turns(space, QUESTION, "a secret", ANSWER)
     before = parts_of(space.recall("accordion", mode="keyword", explain=True))["s:3"]
     session.erase_event(2)
     after = parts_of(space.recall("accordion", mode="keyword", explain=True))
@@ -130,7 +130,7 @@ def test_erased_turn_keeps_the_distance_between_its_neighbours(space: Space) -> 
 
 
 def test_hidden_sessions_are_neither_found_nor_score_neighbours(space: Space) -> None:
-    session = spoken(space, QUESTION, ANSWER)
+    session = append_turns(space, QUESTION, ANSWER)
     fact = space.remember("The accordion came from Leipzig", origin=Origin("s", 2))
     shown = seen(space.recall("accordion", limit=20))
     session.hide()
@@ -202,7 +202,7 @@ def test_recall_prefers_memories_of_the_date_in_the_query(space: Space) -> None:
 
 
 def test_recall_lifts_the_event_a_matching_memory_came_from(space: Space) -> None:
-    spoken(space, *FILLER[:4], "It was a gift from grandma, long ago", *FILLER[4:])
+    append_turns(space, *FILLER[:4], "It was a gift from grandma, long ago", *FILLER[4:])
     fact = space.remember("The necklace is from Sweden", origin=Origin("s", 5))
     for mode in MODES:
         hits = space.recall("necklace from Sweden", mode=mode, limit=2, explain=True)
@@ -215,7 +215,7 @@ def test_recall_lifts_the_event_a_matching_memory_came_from(space: Space) -> Non
 
 @pytest.mark.parametrize("name", ["similarity", "weighted", "rrf", "diverse"])
 def test_only_the_evidence_ranking_reads_neighbouring_events(space: Space, name: str) -> None:
-    spoken(space, QUESTION, ANSWER, *FILLER, "It was a gift")
+    append_turns(space, QUESTION, ANSWER, *FILLER, "It was a gift")
     fact = space.remember("The accordion is red", origin=Origin("s", 9))
     for as_of in (None, 10):
         hits = space.recall("accordion", mode="keyword", ranking=RANKINGS[name], as_of=as_of)
@@ -225,7 +225,7 @@ def test_only_the_evidence_ranking_reads_neighbouring_events(space: Space, name:
 
 def test_origin_score_stays_after_a_memory_is_pinned_or_restored(space: Space) -> None:
     """It came from there, whatever was changed about it."""
-    spoken(space, "It was a gift from grandma, long ago")
+    append_turns(space, "It was a gift from grandma, long ago")
     fact = space.remember("The necklace is from Sweden", origin=Origin("s", 1))
     before = seen(space.recall("necklace from Sweden"))
     space.revise(fact.id, pinned=True)
@@ -239,7 +239,7 @@ def test_origin_score_stays_after_a_memory_is_pinned_or_restored(space: Space) -
 def test_forgotten_and_expired_memories_give_no_origin_score(
     space: Space, clock: FakeClock
 ) -> None:
-    spoken(space, "It was a gift from grandma, long ago")
+    append_turns(space, "It was a gift from grandma, long ago")
     origin = Origin("s", 1)
     gone = space.remember("The necklace is from Sweden", origin=origin)
     space.forget(gone.id)
@@ -272,7 +272,7 @@ def test_neighbour_score_does_not_cross_owners(store: Store) -> None:
 def test_origin_score_does_not_cross_owners(store: Store) -> None:
     shared, bo = store.space("ana"), store.space("ana", user="bo")
     for handle in (shared, bo):
-        spoken(handle, "It was a gift from grandma, long ago")
+        append_turns(handle, "It was a gift from grandma, long ago")
     bo.remember("The necklace is from Sweden", origin=Origin("s", 1))
     apart = Ranking(collapse=False)
     hits = bo.recall("necklace from Sweden", ranking=apart, limit=10, explain=True)
@@ -282,10 +282,10 @@ def test_origin_score_does_not_cross_owners(store: Store) -> None:
 
 def test_scores_do_not_depend_on_other_owners(store: Store) -> None:
     space = store.space("ana")
-    spoken(space, QUESTION, ANSWER)
+    append_turns(space, QUESTION, ANSWER)
     before = seen(space.recall("accordion", limit=20))
     for other in (store.space("ana", user="bo"), store.space("eve")):
-        spoken(other, ANSWER, QUESTION, QUESTION)
+        append_turns(other, ANSWER, QUESTION, QUESTION)
         other.remember("accordion", origin=Origin("s", 2))
     assert seen(space.recall("accordion", limit=20)) == before
 
@@ -360,7 +360,7 @@ def test_texts_with_another_name_number_or_negation_are_separate_hits(
 ) -> None:
     space.remember(one)
     space.remember(other)
-    spoken(space, one, other)
+    append_turns(space, one, other)
     hits = space.recall("Alec boss green tea")
     assert sorted({hit.text for hit in hits}) == sorted([one, other])
 
@@ -376,13 +376,13 @@ def test_near_duplicate_check_compares_few_pairs(
 
 
 def test_repetition_within_a_session_is_one_hit_and_across_sessions_two(space: Space) -> None:
-    session = spoken(space, BOSS, *FILLER[:3])
+    session = append_turns(space, BOSS, *FILLER[:3])
     session.append(user(f"{BOSS}."))
-    spoken(space, BOSS, session="t")
+    append_turns(space, BOSS, session="t")
     hits = space.recall("Alec boss green tea", mode="keyword", explain=True, limit=20)
-    told = [hit for hit in hits if "Alec" in hit.text]
-    assert sorted(hit.id.split(":")[0] for hit in told) == ["s", "t"]
-    collapsed = {hit.id.split(":")[0]: hit.parts.get("collapsed") for hit in told}
+    matching = [hit for hit in hits if "Alec" in hit.text]
+    assert sorted(hit.id.split(":")[0] for hit in matching) == ["s", "t"]
+    collapsed = {hit.id.split(":")[0]: hit.parts.get("collapsed") for hit in matching}
     assert collapsed == {"s": 1, "t": None}
 
 
@@ -399,13 +399,13 @@ def test_same_session_name_of_two_owners_is_two_sessions(store: Store) -> None:
     """Their names may be equal."""
     shared, bo = store.space("ana"), store.space("ana", user="bo")
     for handle in (shared, bo):
-        spoken(handle, BOSS)
+        append_turns(handle, BOSS)
     hits = bo.recall("Alec boss green tea")
     assert {hit.event.user for hit in hits if hit.event is not None} == {None, "bo"}
 
 
 def test_best_hit_of_near_duplicates_is_kept(space: Space) -> None:
-    spoken(space, BOSS)
+    append_turns(space, BOSS)
     fact = space.remember(BOSS, origin=Origin("s", 1))
     (hit, *_) = space.recall("Alec boss green tea", explain=True)
     assert hit.id in {fact.id, "s:1"} and hit.parts["collapsed"] == 1
@@ -470,21 +470,21 @@ def do(space: Space, verb: str, session: str, detail: Any, text: str) -> None:
 
 @pytest.fixture
 def numbered(stores: Stores) -> tuple[Store, itertools.count[int]]:
-    """A store, and a number for each space that an example lives in."""
+    """A store, and a number for the space of each example."""
     return stores.open(), itertools.count()
 
 
-TOLD = st.lists(TURN | TURN | FACT | CHANGE, min_size=1, max_size=14)
-Told = list[tuple[str, str | None, str, Any, str]]
+STEPS = st.lists(TURN | TURN | FACT | CHANGE, min_size=1, max_size=14)
+Steps = list[tuple[str, str | None, str, Any, str]]
 
 
 def recalled_twice(
-    numbered: tuple[Store, itertools.count[int]], told: Told, query: str, **asked: Any
+    numbered: tuple[Store, itertools.count[int]], steps: Steps, query: str, **asked: Any
 ) -> None:
     """A space in which all this happened is asked, and asked as of now."""
     store, numbers = numbered
     name = f"space {next(numbers)}"
-    for verb, whose, session, detail, text in told:
+    for verb, whose, session, detail, text in steps:
         do(store.space(name, user=whose), verb, session, detail, text)
     last = next((info.position for info in store.spaces() if info.name == name), 0)
     for handle in (store.space(name), store.space(name, user="bo")):
@@ -495,27 +495,27 @@ def recalled_twice(
 
 
 @quietly
-@given(TOLD, QUERIES, st.sampled_from(MODES))
+@given(STEPS, QUERIES, st.sampled_from(MODES))
 def test_recall_as_of_the_current_position_equals_a_recall(
-    numbered: tuple[Store, itertools.count[int]], told: Told, query: str, mode: Any
+    numbered: tuple[Store, itertools.count[int]], steps: Steps, query: str, mode: Any
 ) -> None:
-    recalled_twice(numbered, told, query, mode=mode)
+    recalled_twice(numbered, steps, query, mode=mode)
 
 
 @pytest.mark.parametrize("ranking", [name for name in RANKINGS if name != "default"])
 @settings(quietly, max_examples=30 if PROVE else 10, phases=[Phase.generate])
-@given(TOLD, QUERIES)
+@given(STEPS, QUERIES)
 def test_recall_as_of_the_current_position_equals_a_recall_for_every_ranking(
-    numbered: tuple[Store, itertools.count[int]], ranking: str, told: Told, query: str
+    numbered: tuple[Store, itertools.count[int]], ranking: str, steps: Steps, query: str
 ) -> None:
-    recalled_twice(numbered, told, query, ranking=ranking)
+    recalled_twice(numbered, steps, query, ranking=ranking)
 
 
 def test_private_session_memories_do_not_change_as_of_scores(space: Space) -> None:
-    """Nobody else sees it, but it is among what the owner knows."""
+    """It is visible to one session only, but counts for the owner's statistics."""
     for number in range(6):
         space.remember(f"zebra {number} grass {'horse ' * (number % 3)}")
-    session = spoken(space, "hello zebra")
+    session = append_turns(space, "hello zebra")
     session.remember("a plan about the zebra")
     session.remember("a secret about grass")
     for handle in (space, session, space.session("other")):
@@ -539,7 +539,7 @@ def test_private_session_memories_do_not_change_scores_of_others(space: Space, m
 
 
 def test_expired_memories_do_not_change_as_of_scores(space: Space, clock: FakeClock) -> None:
-    spoken(space, "hello there", "good morning")
+    append_turns(space, "hello there", "good morning")
     space.remember("zebra farm", origin=Origin("s", 1), expires_at=START + HOUR)
     space.remember("zebra crossing", origin=Origin("s", 2))
     clock.step(2 * HOUR)
@@ -569,7 +569,7 @@ def test_append_neither_rewrites_nor_reembeds_older_events(stores: Stores) -> No
     embedder = FakeEmbedder()
     store = stores.open(embedder=embedder)
     space = store.space("ana")
-    session = spoken(space, QUESTION, ANSWER, "word " * 400)
+    session = append_turns(space, QUESTION, ANSWER, "word " * 400)
     space.remember("zebra", origin=Origin("s", 1))
     before = {name: rows(store, sql) for name, sql in STORED.items()}
     count = len(before["passages"])
@@ -587,8 +587,8 @@ def test_append_neither_rewrites_nor_reembeds_older_events(stores: Stores) -> No
 
 
 def test_later_turn_gives_neighbour_score_to_older_ones(space: Space) -> None:
-    """What stands around a turn is looked at when it is asked for."""
-    session = spoken(space, *FILLER[:4], "Look at this")
+    """The events around a turn are read when the recall is made."""
+    session = append_turns(space, *FILLER[:4], "Look at this")
     assert space.recall("accordion", mode="keyword") == []
     session.append(reply("What a lovely accordion!"))
     hits = space.recall("accordion", mode="keyword", limit=2)

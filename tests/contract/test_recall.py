@@ -133,9 +133,9 @@ def test_hits_with_equal_scores_are_ordered_newest_first(space: Space, clock: An
 def test_explained_parts_add_up_to_the_score(space: Space) -> None:
     space.remember("zebra crossing", happened_at="2023-05-07")
     space.remember("zebra on the plain")
-    talk = space.session("talk")
-    talk.append({"role": "user", "content": "What is a zebra crossing?"})
-    answer = talk.append({"role": "assistant", "content": "Stripes on a road"})
+    chat = space.session("talk")
+    chat.append({"role": "user", "content": "What is a zebra crossing?"})
+    answer = chat.append({"role": "assistant", "content": "Stripes on a road"})
     space.remember("cross country", origin=Origin("talk", answer.sequence))
     question = "which zebra crossing did I ask for in May 2023?"
     hits = space.recall(question, explain=True)
@@ -210,12 +210,12 @@ def test_given_query_vector_needs_no_embedder(stores: Stores) -> None:
     zebra = store.space("ana").remember("zebra")
     store.space("ana").remember("horse")
     given = [float(x) for x in FakeEmbedder().embed(["zebra"])[0]]
-    blind = stores.open(embedder="none").space("ana")
-    assert blind.recall("", mode="vector", query_embedding=given)[0].id == zebra.id
+    without_embedder = stores.open(embedder="none").space("ana")
+    assert without_embedder.recall("", mode="vector", query_embedding=given)[0].id == zebra.id
 
 
 def test_given_query_vector_works_with_as_of(stores: Stores) -> None:
-    """A moment's vectors are made anew: where that cannot be, it is said and not left out."""
+    """As-of vectors are computed again; if that is impossible, the hit says so."""
     embedder = FakeEmbedder(remote=True)
     store = stores.open(embedder=embedder)
     space = store.space("ana")

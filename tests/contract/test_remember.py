@@ -234,7 +234,7 @@ def test_as_of_beyond_the_database_range_is_refused_or_harmless(space: Space, na
             space.recall("zebra", **{name: value})  # type: ignore[arg-type]
 
 
-def test_huge_limit_is_accepted(space: Space) -> None:
+def test_memories_and_recall_accept_a_huge_limit(space: Space) -> None:
     memory = space.remember("zebra")
     assert space.memories(limit=10**30) == [memory]
     assert [hit.id for hit in space.recall("zebra", limit=10**30)] == [memory.id]

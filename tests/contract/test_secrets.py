@@ -1,4 +1,4 @@
-"""Keys and passwords: whatever way they come in, nothing of them is kept."""
+"""Keys and passwords are redacted on every way into the store."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from reverie import Settings, Space, Store
 from reverie.errors import InvalidInput
 from reverie.testing import ScriptedModel
 from tests.conftest import FakeEmbedder, Stores
-from tests.contract.test_session_words import bytes_of
+from tests.contract.test_session_changes import bytes_of
 from tests.crash.learner import question_of
-from tests.talking import answer, propose, reply, user
+from tests.messages import answer, propose, reply, user
 
 # Made up for these tests; the middle of it occurs nowhere else.
 MIDDLE = "Zq7Kx2Vb9Tn4Wm6Rc8Yp"
 SECRET = f"ghp_{MIDDLE}3Ld5Hf1Gs0Jk7Mn2"
 MARK = "[redacted: github token]"
-SAID = f"The deploy key is {SECRET}, keep it"
+WITH_SECRET = f"The deploy key is {SECRET}, keep it"
 KEPT = f"The deploy key is {MARK}, keep it"
 OURS = "rv_Ab3dE6gH_" + "q7Zx" * 10 + "abc"
 
@@ -39,26 +39,28 @@ def call(arguments: str) -> dict[str, Any]:
 
 def revise(space: Space, path: Path) -> None:
     memory = space.remember("nothing yet")
-    space.revise(memory.id, SAID, subject=SECRET, tags=[SECRET], category=SECRET, reason=SAID)
+    space.revise(
+        memory.id, WITH_SECRET, subject=SECRET, tags=[SECRET], category=SECRET, reason=WITH_SECRET
+    )
 
 
 def remember_file(space: Space, path: Path) -> None:
-    (path / "notes.md").write_text(SAID)
+    (path / "notes.md").write_text(WITH_SECRET)
     space.remember_file(path / "notes.md")
 
 
 def messages(space: Space, path: Path) -> None:
     session = space.session("s")
-    session.append(user(SAID))
-    session.append(user([{"type": "text", "text": SAID}]))
-    session.append_many([call(json.dumps({"token": SECRET})), answer("c1", SAID)])
+    session.append(user(WITH_SECRET))
+    session.append(user([{"type": "text", "text": WITH_SECRET}]))
+    session.append_many([call(json.dumps({"token": SECRET})), answer("c1", WITH_SECRET)])
     nested = {"type": "tool_use", "id": "t", "name": "x", "input": {"deep": [{"password": SECRET}]}}
     session.append(reply([nested]))
 
 
 def imported(space: Space, path: Path) -> None:
-    other = {"content": SAID, "subject": SECRET, "tags": [SECRET], "source": SAID}
-    body = {"message": user(SAID), "at": 1}
+    other = {"content": WITH_SECRET, "subject": SECRET, "tags": [SECRET], "source": WITH_SECRET}
+    body = {"message": user(WITH_SECRET), "at": 1}
     event = {
         "reverie": 1,
         "op": "append",
@@ -67,7 +69,7 @@ def imported(space: Space, path: Path) -> None:
         "uuid": "00000000-0000-4000-8000-000000000001",
         "recorded_at": 1,
         "trust": "person",
-        "reason": SAID,
+        "reason": WITH_SECRET,
         "body": body,
     }
     report = space.import_records([other, event])
@@ -77,30 +79,30 @@ def imported(space: Space, path: Path) -> None:
 def beside(space: Space, path: Path) -> None:
     session = space.session("b")
     session.append(user("hello"))
-    session.scratchpad.write([SAID])
-    session.write_summary(SAID, upper=1, expected_epoch=0)
-    session.hide(SAID)
+    session.scratchpad.write([WITH_SECRET])
+    session.write_summary(WITH_SECRET, upper=1, expected_epoch=0)
+    session.hide(WITH_SECRET)
 
 
 def proposals(space: Space, path: Path) -> None:
     space.session("s").append(user("hello"))
-    one, other = propose(space, SAID, subject=SECRET), propose(space, f"And {SAID}")
+    one, other = propose(space, WITH_SECRET, subject=SECRET), propose(space, f"And {WITH_SECRET}")
     assert space.accept(one).content == KEPT
-    space.reject(other, reason=SAID)
+    space.reject(other, reason=WITH_SECRET)
 
 
 def follow(space: Space, path: Path) -> None:
-    space.follow([user(SAID), reply(f"I keep {SECRET}")])
+    space.follow([user(WITH_SECRET), reply(f"I keep {SECRET}")])
 
 
 PATHS: list[Callable[[Space, Path], Any]] = [
     lambda space, _: space.remember(
-        SAID, subject=SECRET, tags=[SECRET], source=SAID, category=SECRET
+        WITH_SECRET, subject=SECRET, tags=[SECRET], source=WITH_SECRET, category=SECRET
     ),
-    lambda space, _: space.session("s").remember(SAID),
-    lambda space, _: space.forget(space.remember("gone").id, reason=SAID),
-    lambda space, _: space.forget_source(SAID, reason=SAID),
-    lambda space, _: space.recall(SAID),
+    lambda space, _: space.session("s").remember(WITH_SECRET),
+    lambda space, _: space.forget(space.remember("gone").id, reason=WITH_SECRET),
+    lambda space, _: space.forget_source(WITH_SECRET, reason=WITH_SECRET),
+    lambda space, _: space.recall(WITH_SECRET),
     revise,
     remember_file,
     messages,
@@ -131,12 +133,12 @@ def test_every_write_redacts_secrets(
 @pytest.mark.parametrize(
     "ask",
     [
-        lambda space: space.recall(SAID),
-        lambda space: space.recall(SAID, as_of=1),
-        lambda space: space.context(SAID),
-        lambda space: space.session("s").recall(SAID),
-        lambda space: space.session("s").context(SAID),
-        lambda space: space.session("s").prompt_additions(SAID),
+        lambda space: space.recall(WITH_SECRET),
+        lambda space: space.recall(WITH_SECRET, as_of=1),
+        lambda space: space.context(WITH_SECRET),
+        lambda space: space.session("s").recall(WITH_SECRET),
+        lambda space: space.session("s").context(WITH_SECRET),
+        lambda space: space.session("s").prompt_additions(WITH_SECRET),
     ],
 )
 @pytest.mark.parametrize("remote", [False, True])
@@ -155,8 +157,8 @@ def test_model_output_is_redacted(stores: Stores) -> None:
     def script(request: dict[str, Any]) -> Any:
         which, _ = question_of(request)
         if which == "summarise":
-            return {"summary": SAID}
-        fact = {"content": SAID, "category": "general", "subject": None}
+            return {"summary": WITH_SECRET}
+        fact = {"content": WITH_SECRET, "category": "general", "subject": None}
         return {"facts": [fact]} if which == "extract" else {"decisions": []}
 
     with ScriptedModel(script) as model:
@@ -173,7 +175,7 @@ def test_model_output_is_redacted(stores: Stores) -> None:
 
 
 def test_resent_history_with_a_redacted_secret_is_recognized(space: Space) -> None:
-    history = [user(SAID), reply(f"Noted: {SECRET}")]
+    history = [user(WITH_SECRET), reply(f"Noted: {SECRET}")]
     session = space.follow(history)
     again = space.follow([*history, user("And now?")])
     assert again.id == session.id
@@ -181,16 +183,18 @@ def test_resent_history_with_a_redacted_secret_is_recognized(space: Space) -> No
 
 
 def test_repeated_write_with_a_key_and_a_secret_is_the_same_write(space: Space) -> None:
-    first = space.remember(SAID, key="k1")
-    assert space.remember(SAID, key="k1") == first
+    first = space.remember(WITH_SECRET, key="k1")
+    assert space.remember(WITH_SECRET, key="k1") == first
     session = space.session("s")
-    assert session.append(user(SAID), key="k2") == session.append(user(SAID), key="k2")
+    assert session.append(user(WITH_SECRET), key="k2") == session.append(
+        user(WITH_SECRET), key="k2"
+    )
 
 
 def test_redacted_memory_is_found_by_its_other_words(space: Space) -> None:
-    space.remember(SAID)
+    space.remember(WITH_SECRET)
     assert [hit.text for hit in space.recall("deploy key")] == [KEPT]
-    assert [hit.text for hit in space.recall(SAID)] == [KEPT]
+    assert [hit.text for hit in space.recall(WITH_SECRET)] == [KEPT]
 
 
 @pytest.mark.parametrize("write", [each for each in PATHS if each in {revise, messages, follow}])
@@ -213,7 +217,7 @@ def test_blocked_secret_in_a_reply_does_not_end_the_conversation(stores: Stores)
     assert space.follow(history).id == session.id
     session.append(reply(f"Again: {SECRET}"))
     with pytest.raises(InvalidInput, match="github token"):
-        space.follow([*history, reply(f"Again: {SECRET}"), user(SAID)])
+        space.follow([*history, reply(f"Again: {SECRET}"), user(WITH_SECRET)])
     texts = [event.text for event in space.session(session.id).events()]
     assert texts == [history[0]["content"], f"Like {MARK}", "Thank you", f"Again: {MARK}"]
     assert MIDDLE.lower() not in held(store)
@@ -221,17 +225,17 @@ def test_blocked_secret_in_a_reply_does_not_end_the_conversation(stores: Stores)
 
 def test_history_stored_before_secrets_were_blocked_can_be_resent(stores: Stores) -> None:
     store = stores.open("same")
-    session = store.space("ana").follow([user(SAID), reply("Noted")])
+    session = store.space("ana").follow([user(WITH_SECRET), reply("Noted")])
     store.close()
     space = stores.open("same", secrets="block").space("ana")
-    again = space.follow([user(SAID), reply("Noted"), user("And now?")])
+    again = space.follow([user(WITH_SECRET), reply("Noted"), user("And now?")])
     assert again.id == session.id
     assert [event.text for event in again.events()] == [KEPT, "Noted", "And now?"]
 
 
 def test_import_skips_a_record_with_a_blocked_secret(stores: Stores) -> None:
     space = stores.open(secrets="block").space("ana")
-    report = space.import_records([{"content": SAID}, {"content": "harmless"}])
+    report = space.import_records([{"content": WITH_SECRET}, {"content": "harmless"}])
     assert report.added == 1
     assert "github token" in report.skipped[0] and MIDDLE not in report.skipped[0]
 
@@ -241,7 +245,7 @@ def test_secrets_policy_warn_stores_the_text_with_a_warning(
 ) -> None:
     space = stores.open(secrets="warn").space("ana")
     with caplog.at_level(logging.WARNING, "reverie"):
-        assert space.remember(SAID).content == SAID
+        assert space.remember(WITH_SECRET).content == WITH_SECRET
     assert len(caplog.records) == 1
     assert "github token" in caplog.text and MIDDLE not in caplog.text
 
@@ -259,15 +263,15 @@ def test_own_api_keys_are_redacted_under_every_policy(policy: str, stores: Store
 
 def test_secrets_policy_off_stores_secrets_unchanged(stores: Stores) -> None:
     store = stores.open(secrets="off")
-    assert store.space("ana").remember(SAID).content == SAID
+    assert store.space("ana").remember(WITH_SECRET).content == WITH_SECRET
     assert MIDDLE.lower() in held(store)
 
 
 def test_import_redacts_secrets_that_another_store_kept(stores: Stores) -> None:
     loose = stores.open("loose", secrets="off").space("ana")
-    memory = loose.remember(SAID, tags=[SECRET], source=SAID)
-    loose.revise(memory.id, f"{SAID}!", reason=SAID)
-    loose.session("s").append(user(SAID))
+    memory = loose.remember(WITH_SECRET, tags=[SECRET], source=WITH_SECRET)
+    loose.revise(memory.id, f"{WITH_SECRET}!", reason=WITH_SECRET)
+    loose.session("s").append(user(WITH_SECRET))
     store = stores.open()
     records = list(loose.export())
     assert store.space("ana").import_records(records).added == len(records)

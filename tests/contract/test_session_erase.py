@@ -1,4 +1,4 @@
-"""Sessions that end: hidden, restored, beyond the cap, or erased with all that hangs on them."""
+"""Sessions that are hidden, restored, hidden by the cap, or erased with what depends on them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from reverie import (
     Store,
 )
 from tests.conftest import DAY, HOUR, FakeClock, Stores, rows
-from tests.talking import found, propose, reply, texts, user
+from tests.messages import found, propose, reply, texts, user
 
 
 def shown(space: Space) -> list[str]:

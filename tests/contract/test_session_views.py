@@ -1,4 +1,4 @@
-"""Sessions are a view of the log: made anew, taken elsewhere or brought back, they say the same."""
+"""Sessions are a view of the log: the same after a rebuild, an import or a restore."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import pytest
 
 from reverie import NotFound, Origin, Session, Space, Store
 from tests.conftest import DAY, HOUR, FakeClock, FakeEmbedder, Stores, rows, tamper
-from tests.talking import propose, reply, system, talk, texts, user
+from tests.messages import conversation, propose, reply, system, texts, user
 
 OWNERS = (("ana", None), ("ana", "bo"), ("ben", "bo"))
 
 
 def live(space: Space, clock: FakeClock) -> None:
     """A bit of everything that can happen to sessions."""
-    space.follow(talk("zebra one", "two", "zebra three", "four"), session="long")
+    space.follow(conversation("zebra one", "two", "zebra three", "four"), session="long")
     clock.step(HOUR)
-    fork = space.follow(talk("zebra one", "two", "a horse", "five"), session="long")
-    deep = space.follow(talk("zebra one", "two", "a horse", "six zebras"), session="long")
+    fork = space.follow(conversation("zebra one", "two", "a horse", "five"), session="long")
+    deep = space.follow(conversation("zebra one", "two", "a horse", "six zebras"), session="long")
     deep.append(reply("cut off in the"), interrupted=True)
     space.session("odd").append_many(
         [
@@ -32,7 +32,7 @@ def live(space: Space, clock: FakeClock) -> None:
         ]
     )
     space.session("odd").append(user("zebra of old"), sequence=40, at="2001-01-01")
-    space.session("hidden").append_many(talk("zebra hidden", "yes"))
+    space.session("hidden").append_many(conversation("zebra hidden", "yes"))
     space.session("hidden").hide("done")
     space.session("back").append(user("zebra back"))
     space.session("back").hide()
@@ -42,7 +42,7 @@ def live(space: Space, clock: FakeClock) -> None:
     memory = space.remember("learned from a zebra", origin=Origin("odd", 2))
     gone = space.remember("erased with its source", origin=Origin("long", 3))
     space.erase(gone.id, with_source=True)
-    space.session("erased").append_many(talk("erased zebra", "yes"), key="erased")
+    space.session("erased").append_many(conversation("erased zebra", "yes"), key="erased")
     space.session("erased").remember("erased private zebra")
     space.session("erased").erase()
     space.session("anew").append(user("before"))
@@ -63,7 +63,7 @@ def lived(
     return store
 
 
-def said(space: Space) -> dict[str, Any]:
+def session_answers(space: Space) -> dict[str, Any]:
     """All that a handle answers about its sessions."""
     infos = space.sessions(include_hidden=True)
     known: dict[str, Any] = {
@@ -89,7 +89,7 @@ def said(space: Space) -> dict[str, Any]:
 
 
 def all_said(store: Store) -> list[dict[str, Any]]:
-    return [said(store.space(space, user=of_user)) for space, of_user in OWNERS]
+    return [session_answers(store.space(space, user=of_user)) for space, of_user in OWNERS]
 
 
 # -- made anew ------------------------------------------------------------------------------------
@@ -135,7 +135,7 @@ def test_rebuild_keeps_tables_that_are_not_in_the_log(stores: Stores) -> None:
 def test_vectors_of_events_are_filled_by_a_job(stores: Stores) -> None:
     store = stores.open(embedder=FakeEmbedder(remote=True), learn="off", summary="off")
     space = store.space("ana")
-    space.session("s").append_many(talk("zebra one", "horse two"))
+    space.session("s").append_many(conversation("zebra one", "horse two"))
     space.session("t").append(user("zebra hidden"))
     space.session("t").hide()
     by_word = [hit.text for hit in space.recall("zebra", mode="keyword")]
@@ -180,11 +180,11 @@ def test_verify_detects_and_rebuild_repairs_tampered_session_tables(
     stores: Stores, harm: str
 ) -> None:
     store = lived(stores, OWNERS[1:2])
-    before = said(store.space("ana", user="bo"))
+    before = session_answers(store.space("ana", user="bo"))
     assert tamper(store, harm) > 0
     assert not store.verify().ok
     store.rebuild()
-    assert store.verify().ok and said(store.space("ana", user="bo")) == before
+    assert store.verify().ok and session_answers(store.space("ana", user="bo")) == before
 
 
 # -- as of an earlier moment ----------------------------------------------------------------------
@@ -243,7 +243,7 @@ def records(space: Space) -> list[dict[str, Any]]:
 
 def own(space: Space) -> dict[str, Any]:
     """What a handle owns, without what follows the others in its store: scores and positions."""
-    known = said(space)
+    known = session_answers(space)
     for mode in ("keyword", "vector", "hybrid", "since"):
         things = [hit.event or hit.memory for hit in known[mode]]
         known[mode] = sorted(repr(thing) for thing in things if thing and thing.user == space.user)
@@ -269,19 +269,19 @@ def test_exported_sessions_are_imported_into_another_store(
     assert other.verify().problems == () and own(there) == own(from_here)
     if (space, of_user) == OWNERS[0]:
         assert there.sessions(include_hidden=True) == from_here.sessions(include_hidden=True)
-    before = said(there)
+    before = session_answers(there)
     again = there.import_records(exported)
     assert (again.added, again.unchanged, again.skipped) == (0, len(exported), ())
-    assert said(there) == before
+    assert session_answers(there) == before
     other.rebuild()
-    assert said(there) == before and other.verify().ok
+    assert session_answers(there) == before and other.verify().ok
     assert there.session("erased").append(user("anew")).sequence == 3
 
 
 def test_repeated_import_continues_a_session(stores: Stores) -> None:
     here, there = stores.open("here").space("ana"), stores.open("there").space("ana")
     session = here.session("s")
-    session.append_many(talk("one", "two"), key="k")
+    session.append_many(conversation("one", "two"), key="k")
     there.import_records(records(here))
     session.append(user("three"))
     session.hide("done")
@@ -292,7 +292,9 @@ def test_repeated_import_continues_a_session(stores: Stores) -> None:
     report = there.import_records(records(here))
     assert (report.added, report.skipped) == (2, ())
     assert there.session("s").events() == session.events()
-    assert there.session("s").append_many(talk("one", "two"), key="k") == session.events()[:2]
+    assert (
+        there.session("s").append_many(conversation("one", "two"), key="k") == session.events()[:2]
+    )
 
 
 def test_session_export_holds_that_session_only(stores: Stores) -> None:
@@ -308,8 +310,8 @@ def test_session_export_holds_that_session_only(stores: Stores) -> None:
 
 def test_import_does_not_merge_different_sessions_of_one_name(stores: Stores) -> None:
     here, there = stores.open("here").space("ana"), stores.open("there").space("ana")
-    here.session("s").append_many(talk("one", "two", "three"))
-    there.session("s").append_many(talk("eins", "zwei"))
+    here.session("s").append_many(conversation("one", "two", "three"))
+    there.session("s").append_many(conversation("eins", "zwei"))
     report = there.import_records(records(here))
     assert texts(there.session("s")) == ["eins", "zwei"], "two conversations are not one"
     assert len(report.skipped) == 3
@@ -317,10 +319,10 @@ def test_import_does_not_merge_different_sessions_of_one_name(stores: Stores) ->
 
 def test_import_keeps_data_of_a_different_session_of_one_name_separate(stores: Stores) -> None:
     here, there = stores.open("here").space("ana"), stores.open("there").space("ana")
-    here.session("s").append_many(talk("one", "two"))
+    here.session("s").append_many(conversation("one", "two"))
     here.session("s").remember("private there")
     here.remember("learned there", origin=Origin("s", 1))
-    there.session("s").append_many(talk("eins", "zwei"))
+    there.session("s").append_many(conversation("eins", "zwei"))
     there.import_records(records(here))
     assert there.session("s").memories() == []
     for memory in there.memories():
@@ -330,19 +332,19 @@ def test_import_keeps_data_of_a_different_session_of_one_name_separate(stores: S
 
 def test_import_accepts_a_fork_before_its_parent(stores: Stores) -> None:
     here, there = stores.open("here").space("ana"), stores.open("there").space("ana")
-    here.follow(talk("one", "two", "three"), session="s")
-    fork = here.follow(talk("one", "two", "3", "four"), session="s")
+    here.follow(conversation("one", "two", "three"), session="s")
+    fork = here.follow(conversation("one", "two", "3", "four"), session="s")
     there.import_records(json.loads(json.dumps(list(fork.export()))))
     assert texts(there.session(fork.id)) == ["3", "four"]
     there.import_records(records(here))
     assert texts(there.session(fork.id)) == ["one", "two", "3", "four"]
-    assert there.follow(talk("one", "two", "3", "four", "five")).id == fork.id
+    assert there.follow(conversation("one", "two", "3", "four", "five")).id == fork.id
 
 
 def test_sessions_are_imported_under_another_user(stores: Stores) -> None:
     store = stores.open()
     space, bo = store.space("ana"), store.space("ana", user="bo")
-    space.session("s").append_many(talk("one", "two"))
+    space.session("s").append_many(conversation("one", "two"))
     space.session("s").remember("private")
     space.accept(propose(space, "accepted", Origin("s", 1)))
     report = bo.import_records(records(space))
@@ -391,7 +393,7 @@ def test_import_does_not_bring_back_erased_events(stores: Stores) -> None:
     store = stores.open()
     space = store.space("ana")
     session = space.session("s")
-    session.append_many(talk("secret one", "two", "three"))
+    session.append_many(conversation("secret one", "two", "three"))
     session.remember("secret private")
     memory = space.remember("secret learned", origin=Origin("t", 1))
     space.session("t").append_many([user("secret source"), reply("kept")])
@@ -453,11 +455,11 @@ def test_session_erased_after_a_backup_stays_erased_when_it_is_restored(
 ) -> None:
     store = stores.open()
     space = store.space("ana", user=of_user)
-    space.session("other").append_many(talk("stays", "too"))
+    space.session("other").append_many(conversation("stays", "too"))
     if not known:
         store.backup(tmp_path / "copy")
     session = space.session("s")
-    session.append_many(talk("hello", "hi", "canarybird said", "noted"))
+    session.append_many(conversation("hello", "hi", "canarybird said", "noted"))
     session.remember("canarybird private") if erase is erase_session else None
     session.write_summary("about a canarybird", upper=3, expected_epoch=0)
     memory = space.accept(propose(space, "canarybird learned", Origin("s", 3)))
@@ -495,7 +497,7 @@ def test_import_adds_events_that_were_not_erased(stores: Stores, tmp_path: Path)
     store = stores.open()
     space = store.space("ana")
     store.backup(tmp_path / "copy")
-    space.session("s").append_many(talk("hello", "hi", "canarybird", "noted"))
+    space.session("s").append_many(conversation("hello", "hi", "canarybird", "noted"))
     memory = space.remember("canarybird learned", origin=Origin("s", 3))
     exported = records(space)
     space.erase(memory.id, with_source=True)

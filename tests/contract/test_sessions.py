@@ -22,7 +22,7 @@ from reverie import (
 from reverie.engine import log
 from reverie.protocols import Owner, Transaction
 from tests.conftest import DAY, HOUR, SECOND, START, FakeClock, Stores
-from tests.talking import Message, found, propose, reply, system, texts, user
+from tests.messages import Message, found, propose, reply, system, texts, user
 
 # -- what a session is ----------------------------------------------------------------------------
 
@@ -205,10 +205,10 @@ def test_append_accepts_message_objects_of_client_libraries(space: Space) -> Non
     from pydantic_ai import messages as ai
 
     asked = ai.ModelRequest(parts=[ai.SystemPromptPart("be kind"), ai.UserPromptPart("Where?")])
-    said = ai.ModelResponse(parts=[ai.TextPart("In Lisbon")], model_name="m")
-    dumped = ai.ModelMessagesTypeAdapter.dump_python([asked, said], mode="json")
+    response = ai.ModelResponse(parts=[ai.TextPart("In Lisbon")], model_name="m")
+    dumped = ai.ModelMessagesTypeAdapter.dump_python([asked, response], mode="json")
     session = space.session()
-    events = [session.append(asked), *session.append_many([said])]
+    events = [session.append(asked), *session.append_many([response])]
     assert [event.message for event in events] == dumped
     assert [(event.role, event.text) for event in events] == [
         ("user", "Where?"),
@@ -218,8 +218,8 @@ def test_append_accepts_message_objects_of_client_libraries(space: Space) -> Non
     back = ai.ModelMessagesTypeAdapter.validate_python(
         [event.message for event in session.events()]
     )
-    assert back == [asked, said]
-    assert space.follow([asked, said]).id == session.id
+    assert back == [asked, response]
+    assert space.follow([asked, response]).id == session.id
     assert session.resume()[1] == dumped[1]
 
 
@@ -296,15 +296,15 @@ def test_concurrent_appends_leave_no_gap_and_no_duplicate(stores: Stores) -> Non
     handles = [stores.open().space("ana") for _ in range(2)]
     made: list[tuple[int, str]] = []
 
-    def talk(number: int) -> None:
+    def append_turns(number: int) -> None:
         session = handles[number % 2].session("s")
         for turn in range(6):
-            said = [user(f"{number}.{turn}.{part}") for part in range(2)]
-            made.extend((event.sequence, event.text) for event in session.append_many(said))
+            messages = [user(f"{number}.{turn}.{part}") for part in range(2)]
+            made.extend((event.sequence, event.text) for event in session.append_many(messages))
             event = session.append(user(f"{number}.{turn}.last"))
             made.append((event.sequence, event.text))
 
-    threads = [threading.Thread(target=talk, args=(number,)) for number in range(6)]
+    threads = [threading.Thread(target=append_turns, args=(number,)) for number in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -1,4 +1,4 @@
-"""Everything from one source is forgotten at once, and can be brought back."""
+"""forget_source: all memories of one source are forgotten in one step, and can be restored."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from reverie import InvalidInput, KeyConflict, Space, Store
-from tests.talking import found
+from tests.messages import found
 
 
 def test_forget_source_forgets_every_memory_of_it_and_nothing_else(

@@ -1,4 +1,4 @@
-"""export and import: nothing lost, nothing twice, nothing back from erasure."""
+"""export and import: nothing is lost or doubled, and erased content does not come back."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def fill(space: Space, clock: FakeClock) -> list[str]:
     return [one.id, two.id, three.id, four.id]
 
 
-def told(space: Space, ids: list[str]) -> list[Any]:
+def memory_answers(space: Space, ids: list[str]) -> list[Any]:
     """All that can be known of these memories but their place."""
     return [
         [space.get(id) for id in ids],
@@ -56,7 +56,7 @@ def test_import_of_an_export_has_the_same_memories(stores: Stores, clock: FakeCl
     target = other.space("somewhere")
     report = target.import_records(records)
     assert (report.added, report.unchanged, report.skipped) == (8, 0, ())
-    assert told(target, ids) == told(source, ids)
+    assert memory_answers(target, ids) == memory_answers(source, ids)
     assert [json.loads(json.dumps(r)) for r in target.export()] == records
     for position in range(9):
         assert target.memories(as_of=position) == source.memories(as_of=position)
@@ -70,10 +70,10 @@ def test_repeated_import_changes_nothing(stores: Stores, clock: FakeClock) -> No
     store = stores.open("two")
     target = store.space("ana")
     target.import_records(records)
-    before, digest = told(target, ids), store.verify().digest
+    before, digest = memory_answers(target, ids), store.verify().digest
     again = target.import_records(records)
     assert (again.added, again.unchanged, again.skipped) == (0, 8, ())
-    assert told(target, ids) == before and store.verify().digest == digest
+    assert memory_answers(target, ids) == before and store.verify().digest == digest
     # what happened since comes along
     source.revise(ids[0], "one more")
     more = target.import_records(source.export())

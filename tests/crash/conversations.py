@@ -85,8 +85,8 @@ def open_store(path: str | Path) -> reverie.Store:
 
 def fact_of(message: Message) -> str | None:
     """What a turn made by ``turn_of`` teaches."""
-    said = message["content"].removeprefix("Remember that the ")
-    return None if said == message["content"] else f"The {said.removesuffix('.')}"
+    content = message["content"].removeprefix("Remember that the ")
+    return None if content == message["content"] else f"The {content.removesuffix('.')}"
 
 
 def turn_of(chance: random.Random, name: str) -> Message:
@@ -98,8 +98,8 @@ def turn_of(chance: random.Random, name: str) -> Message:
 
 
 def reply_of(chance: random.Random, name: str) -> Message:
-    said = " ".join(chance.choices(WORDS, k=chance.choice([6, 120])))
-    return {"role": "assistant", "content": f"{name} {said}"}
+    text = " ".join(chance.choices(WORDS, k=chance.choice([6, 120])))
+    return {"role": "assistant", "content": f"{name} {text}"}
 
 
 def talk_of(chance: random.Random, name: str, count: int) -> tuple[Message, ...]:

@@ -65,7 +65,7 @@ def read(fault: dict[str, Any], path: Path) -> dict[str, Any]:
     store = open_store(path)
     fired = armed(fault)
     asked = questions(store)
-    told: list[dict[str, Any]] = []
+    outcomes: list[dict[str, Any]] = []
     for _ in range(2):
         answers: dict[str, Any] = {}
         for name, ask in asked.items():
@@ -73,8 +73,8 @@ def read(fault: dict[str, Any], path: Path) -> dict[str, Any]:
                 answers[name] = ask()
             except ReverieError as error:
                 answers[name] = {"error": type(error).__name__}
-        told.append(answers)
-    return {"fault": fault, "fired": fired.value, "told": told}
+        outcomes.append(answers)
+    return {"fault": fault, "fired": fired.value, "answers": outcomes}
 
 
 def run(fault: dict[str, Any], path: Path) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def run(fault: dict[str, Any], path: Path) -> dict[str, Any]:
     store = open_store(path)
     space = store.space(SPACE)
     fired = armed(fault)
-    said: list[dict[str, Any]] = []
+    lines: list[dict[str, Any]] = []
     late: list[str] = []
     for number in range(fault["steps"]):
         before = fired.value
@@ -96,18 +96,18 @@ def run(fault: dict[str, Any], path: Path) -> dict[str, Any]:
             ack = perform(space, intent)
         except ReverieError as error:
             line["error"] = type(error).__name__
-            said.append(line)
+            lines.append(line)
             break
         ledger.record(intent, ack)
         line["ack"] = as_plain(ack)
-        said.append(line)
+        lines.append(line)
     for number in range(3):
         try:
             space.remember(f"late {number}")
             late.append("acknowledged")
         except ReverieError as error:
             late.append(type(error).__name__)
-    return {"fault": fault, "fired": fired.value, "said": said, "late": late}
+    return {"fault": fault, "fired": fired.value, "lines": lines, "late": late}
 
 
 def main() -> None:

@@ -192,8 +192,8 @@ class Learners:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         assert line, "the launcher is gone"
-        said: dict[str, Any] = json.loads(line)
-        return said
+        reply: dict[str, Any] = json.loads(line)
+        return reply
 
 
 @contextmanager

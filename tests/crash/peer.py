@@ -49,12 +49,12 @@ def load(order: dict[str, Any]) -> dict[str, Any]:
 def answers(store: reverie.Store, name: str, queries: list[str]) -> list[Any]:
     """Everything a recall can say, comparable across processes."""
     space = store.space(name)
-    said: list[Any] = []
+    results: list[Any] = []
     for query in queries:
         for mode in ("keyword", "vector", "hybrid"):
             hits = space.recall(query, mode=mode, limit=30)
-            said.append([[hit.id, hit.text, round(hit.score, 5)] for hit in hits])
-    return said
+            results.append([[hit.id, hit.text, round(hit.score, 5)] for hit in hits])
+    return results
 
 
 def main() -> None:
@@ -62,10 +62,10 @@ def main() -> None:
     snapshot: apsw.Connection | None = None
     for line in sys.stdin:
         order = json.loads(line)
-        said: dict[str, Any] = {}
+        reply: dict[str, Any] = {}
         try:
             if order["do"] == "load":
-                said = load(order)
+                reply = load(order)
             elif order["do"] == "open":
                 store = open_store(order["path"])
             elif order["do"] == "create":
@@ -73,7 +73,7 @@ def main() -> None:
                     made.space("made").remember(f"by {os.getpid()}")
             elif order["do"] == "recall":
                 assert store is not None
-                said = {"answers": answers(store, order["space"], order["queries"])}
+                reply = {"answers": answers(store, order["space"], order["queries"])}
             elif order["do"] == "hold":
                 snapshot = apsw.Connection(order["path"], flags=apsw.SQLITE_OPEN_READWRITE)
                 snapshot.execute("BEGIN")
@@ -83,8 +83,8 @@ def main() -> None:
                 snapshot.execute("COMMIT")
                 snapshot.close()
         except (ReverieError, apsw.Error) as error:
-            said = {"error": repr(error)}
-        print(json.dumps(said), flush=True)
+            reply = {"error": repr(error)}
+        print(json.dumps(reply), flush=True)
 
 
 class Peer:
@@ -107,9 +107,9 @@ class Peer:
 
     def answer(self) -> dict[str, Any]:
         assert self._process.stdout is not None
-        said: dict[str, Any] = json.loads(self._process.stdout.readline())
-        assert "error" not in said, said["error"]
-        return said
+        reply: dict[str, Any] = json.loads(self._process.stdout.readline())
+        assert "error" not in reply, reply["error"]
+        return reply
 
     def call(self, do: str, **order: Any) -> dict[str, Any]:
         self.ask(do, **order)

@@ -54,7 +54,7 @@ def repeated(call: Callable[[], Result]) -> Result:
 
 
 def rest() -> bool:
-    """Wait while told to; whether to go on."""
+    """Wait while paused; return whether to continue."""
     if not select.select([0], [], [], 0)[0]:
         return True
     if os.read(0, 100) != b"pause\n":
@@ -64,12 +64,12 @@ def rest() -> bool:
 
 
 def write(store: reverie.Store, name: str, seed: int) -> None:
-    """Mixed writes of memories of its own, until it is told to end."""
+    """Write memories of its own in mixed ways, until it is ordered to end."""
     space, chance, ledger = store.space(name), random.Random(seed), Ledger()
     for number in itertools.count():
         if not rest():
             return
-        # A word that no other memory has, so that a recall by it can be told right or wrong.
+        # A word that no other memory has, so that a recall by it is right or wrong.
         intent = ledger.plan(chance, f"w{seed}n{number}")
         say(intent=as_plain(intent))
         ack = repeated(lambda intent=intent: perform(space, intent))  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""kill -9 within the transaction of a batch: whole batches are there, or nothing of them."""
+"""kill -9 within the transaction of a batch: each batch is stored whole or not at all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same promises when the kernel itself refuses: the k-th fsync, pwrite or pread fails."""
+"""Durability when a system call fails: the k-th fsync, pwrite or pread."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def results_of(library: Path, folder: Path, faults: list[dict[str, Any]]) -> lis
 def check(path: Path, result: dict[str, Any]) -> None:
     """Acknowledged is present, what failed is there once after it was repeated."""
     ledger, pending = Ledger(), None
-    for line in result["said"]:
+    for line in result["lines"]:
         intent = intent_from(line["intent"])
         if "ack" in line:
             ledger.record(intent, Ack(**line["ack"]))
@@ -82,7 +82,7 @@ def check(path: Path, result: dict[str, Any]) -> None:
 
 def report_acknowledgements(result: dict[str, Any]) -> None:
     """Count what was acknowledged after a sync had failed, at once or later."""
-    later = [line for line in result["said"] if line["fired"] and "ack" in line]
+    later = [line for line in result["lines"] if line["fired"] and "ack" in line]
     figure("failed syncs", result["fired"])
     figure(
         "acknowledgements after a failed sync", len(later) + result["late"].count("acknowledged")
@@ -98,8 +98,8 @@ def test_write_is_not_acknowledged_after_a_failed_sync(
         assert result["fired"] == 1, result["fault"]
         report_acknowledgements(result)
         check(tmp_path / str(number) / "store.db", result)
-        assert "error" in result["said"][-1], (result["fault"], "the failed sync was acknowledged")
-        assert result["said"][-1]["error"] == "StoreFailed"
+        assert "error" in result["lines"][-1], (result["fault"], "the failed sync was acknowledged")
+        assert result["lines"][-1]["error"] == "StoreFailed"
         assert result["late"] == ["StoreFailed"] * 3
 
 
@@ -111,7 +111,7 @@ def test_write_is_not_acknowledged_after_a_failed_checkpoint(library: Path, tmp_
         assert result["fired"], result["fault"]
         check(tmp_path / str(number) / "store.db", result)
         report_acknowledgements(result)
-        later = [line for line in result["said"] if line["fired"] and "ack" in line]
+        later = [line for line in result["lines"] if line["fired"] and "ack" in line]
         assert not later, f"{len(later)} writes were acknowledged after a sync had failed"
         assert result["late"] == ["StoreFailed"] * 3
 
@@ -129,7 +129,7 @@ def test_write_refused_by_the_kernel_is_not_acknowledged(
         assert result["fired"], result["fault"]
         figure("failed writes", 1)
         check(tmp_path / str(number) / "store.db", result)
-        assert result["said"][-1].get("error") == expected, result["fault"]
+        assert result["lines"][-1].get("error") == expected, result["fault"]
         assert result["late"] == [expected] * 3
 
 
@@ -140,7 +140,7 @@ def test_short_writes_of_the_kernel_lose_nothing(library: Path, tmp_path: Path) 
         assert result["fired"] == 1, result["fault"]
         figure("short writes", 1)
         check(tmp_path / str(number) / "store.db", result)
-        assert "error" not in result["said"][-1], result["said"][-1]
+        assert "error" not in result["lines"][-1], result["lines"][-1]
         assert result["late"] == ["acknowledged"] * 3
 
 
@@ -170,12 +170,12 @@ def test_failed_reads_give_an_error_or_the_right_answer(
     for result in results_of(library, tmp_path, faults):
         assert result["fired"] == 1, result["fault"]
         figure("failed reads", 1)
-        answers = [pair for told in result["told"] for pair in told.items()]
-        refused = [said for _, said in answers if isinstance(said, dict)]
-        differing = [name for name, said in answers if said not in (right[name], *refused)]
+        answers = [pair for each in result["answers"] for pair in each.items()]
+        refused = [answer for _, answer in answers if isinstance(answer, dict)]
+        differing = [name for name, answer in answers if answer not in (right[name], *refused)]
         wrong += len(differing)
         assert not differing, (result["fault"], differing)
         # SQLite itself calls a failed read a malformed database; it is asked again first.
-        assert {said["error"] for said in refused} <= {"StoreFailed"}, refused
-        assert result["told"][1] == right, "the disk reads again, and so does the store"
+        assert {answer["error"] for answer in refused} <= {"StoreFailed"}, refused
+        assert result["answers"][1] == right, "the disk reads again, and so does the store"
     figure("wrong answers", wrong)

@@ -1,4 +1,4 @@
-"""A failing disk loses nothing that was acknowledged, and no wrong answer comes from it."""
+"""A failing disk loses no acknowledged write and causes no wrong answer."""
 
 from __future__ import annotations
 
@@ -252,7 +252,7 @@ def test_failed_read_gives_an_error_or_the_right_answer(
         assert store.verify().problems == ()
     assert vfs.fired == 1, "the fault lies beyond the reads"
     assert refused <= 1
-    # The disk reads again: so does the store, without being opened anew.
+    # The disk reads again: so does the store, without being opened again.
     assert answers(store) == right
     store.close()
     with open_store(path) as again:

@@ -35,7 +35,7 @@ def feed(port: int) -> socket.socket:
 
 
 def quietest(pid: int, seconds: float) -> float:
-    """The least that a process takes of a core in one of some stretches."""
+    """The smallest share of a core that a process uses in one of several intervals."""
     return min(cpu_share(pid, seconds / 2) for _ in range(2))
 
 

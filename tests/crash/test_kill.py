@@ -73,22 +73,22 @@ class Launcher:
 
     def until(self, name: str) -> list[dict[str, Any]]:
         """Everything said up to the first line that has this name."""
-        said: list[dict[str, Any]] = []
+        lines: list[dict[str, Any]] = []
         while True:
             line = self._line()
-            said.append(line)
+            lines.append(line)
             assert "error" not in line, line["error"]
-            assert name in line or "ended" not in line, said
+            assert name in line or "ended" not in line, lines
             if name in line:
-                return said
+                return lines
 
     def kill(self) -> list[dict[str, Any]]:
         """Kill the writer; what it said since, a line it died within left out."""
         self._orders.write(b"kill\n")
         self._orders.flush()
-        said = self.until("ended")
-        assert os.WTERMSIG(said[-1]["ended"]) == signal.SIGKILL
-        return said
+        lines = self.until("ended")
+        assert os.WTERMSIG(lines[-1]["ended"]) == signal.SIGKILL
+        return lines
 
     def close(self) -> None:
         self._orders.close()
@@ -111,10 +111,10 @@ def launcher() -> Iterator[Launcher]:
     made.close()
 
 
-def take_in(ledger: Ledger, said: list[dict[str, Any]]) -> Intent | None:
+def take_in(ledger: Ledger, lines: list[dict[str, Any]]) -> Intent | None:
     """Fold what a writer said into the ledger; the write it had begun when it died."""
     pending = None
-    for line in said:
+    for line in lines:
         if "intent" in line:
             pending = intent_from(line["intent"])
         elif "ack" in line:
@@ -133,11 +133,11 @@ def test_acknowledged_writes_survive_kill(tmp_path: Path, launcher: Launcher, ca
         if number % ROUNDS_A_FILE == 0:
             path, ledger = tmp_path / f"{number}.db", Ledger()
         launcher.start("write", path, embedder=embedder, seed=case * 1_000_000 + number)
-        said = launcher.until("ack")
+        lines = launcher.until("ack")
         time.sleep(chance.uniform(0, LONGEST_DELAY))
-        said += launcher.kill()
+        lines += launcher.kill()
         before = ledger.entries
-        pending = take_in(ledger, said)
+        pending = take_in(ledger, lines)
         acknowledged += ledger.entries - before
         figure("kills", 1)
         began = time.monotonic()

@@ -43,8 +43,8 @@ async def visit(base: str, token: str, ids: list[str], number: int, until: float
             elif kind < 0.8:
                 answer = await client.get(f"/api/memory/{id}")
             elif kind < 0.9:
-                said = {"messages": [{"role": "user", "content": "still there?"}]}
-                answer = await client.post(f"/api/sessions/chat{number}/events", json=said)
+                body = {"messages": [{"role": "user", "content": "still there?"}]}
+                answer = await client.post(f"/api/sessions/chat{number}/events", json=body)
             else:
                 answer = await client.patch(f"/api/memory/{id}", json={"pinned": kind < 0.95})
             answered[answer.status_code] += 1
@@ -77,6 +77,6 @@ def test_many_concurrent_clients_get_correct_answers(tmp_path: Path) -> None:
     assert set(warm) | set(answered) <= {200, 201}
     assert after - before <= MAX_GROWTH
     with reverie.open(tmp_path / "store.db", settings=Settings(embedder="hashing")) as store:
-        said = [len(store.space("default").session(f"chat{n}").events()) for n in range(CLIENTS)]
-        assert sum(said) == warm[201] + answered[201]
+        counts = [len(store.space("default").session(f"chat{n}").events()) for n in range(CLIENTS)]
+        assert sum(counts) == warm[201] + answered[201]
         assert store.verify().ok

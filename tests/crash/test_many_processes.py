@@ -24,16 +24,16 @@ def test_eight_processes_write_one_file_without_losing_a_write(tmp_path: Path) -
     with peers(WRITERS) as writers:
         for seed, writer in enumerate(writers):
             writer.ask("load", path=str(path), space=SPACE, seed=seed, count=WRITES)
-        said = [writer.answer() for writer in writers]
-    acks = [id for one in said for id in one["acks"]]
+        results = [writer.answer() for writer in writers]
+    acks = [id for one in results for id in one["acks"]]
     with open_store(path) as store:
         present = {memory.id for memory in store.space(SPACE).memories()}
     figure("acknowledged writes", len(acks))
     figure("acknowledged writes missing", len(set(acks) - present))
-    figure("errors seen by a caller", sum(len(one["errors"]) for one in said))
-    waits = [wait for one in said for wait in one["waits"]]
+    figure("errors seen by a caller", sum(len(one["errors"]) for one in results))
+    waits = [wait for one in results for wait in one["waits"]]
     figure("wait of a write, p99", percentile(waits, 0.99), "max")
-    assert [one["errors"] for one in said] == [[]] * WRITERS
+    assert [one["errors"] for one in results] == [[]] * WRITERS
     assert len(acks) == len(set(acks)) == WRITERS * WRITES
     with open_store(path) as store:
         space = store.space(SPACE)
@@ -51,8 +51,8 @@ def test_processes_that_open_and_close_repeatedly_lose_no_write(tmp_path: Path) 
     with peers(4) as writers:
         for seed, writer in enumerate(writers):
             writer.ask("load", path=str(path), space=SPACE, seed=seed, count=100, reopen=2)
-        said = [writer.answer() for writer in writers]
-    assert [one["errors"] for one in said] == [[]] * 4
+        results = [writer.answer() for writer in writers]
+    assert [one["errors"] for one in results] == [[]] * 4
     with open_store(path) as store:
         assert len(store.space(SPACE).memories()) == position_of(store, SPACE) == 400
         assert store.verify().problems == ()
@@ -179,7 +179,7 @@ def test_eight_threads_share_one_store_without_losing_a_write(tmp_path: Path) ->
         for thread in threads:
             thread.join()
         assert errors == []
-        expected: dict[str, Any] = {id: said for mine in kept for id, said in mine.items()}
+        expected: dict[str, Any] = {id: text for mine in kept for id, text in mine.items()}
         assert {memory.id: memory.content for memory in space.memories()} == expected
         assert position_of(store, SPACE) == sum(entries)
         assert store.verify().problems == ()

@@ -83,9 +83,9 @@ def test_mcp_calls_are_neither_lost_nor_duplicated_by_kills(tmp_path: Path) -> N
         assert store.verify().ok
     ids = {memory.content: memory.id for memory in kept}
     missing = [
-        said for agent in agents for said, id in agent.acknowledged.items() if ids.get(said) != id
+        text for agent in agents for text, id in agent.acknowledged.items() if ids.get(text) != id
     ]
-    twice = [said for said, times in Counter(m.content for m in kept).items() if times > 1]
+    twice = [text for text, times in Counter(m.content for m in kept).items() if times > 1]
     figure("kills", ROUNDS)
     figure("acknowledged writes", _count(agents))
     figure("acknowledged writes missing", len(missing))

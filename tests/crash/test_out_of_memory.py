@@ -47,7 +47,7 @@ def assert_is_about_memory(error: StoreError) -> None:
 
 
 def test_writes_without_memory_are_refused_or_done_and_the_store_goes_on(tmp_path: Path) -> None:
-    path, chance, said = tmp_path / "store.db", random.Random(3), Counter[str]()
+    path, chance, outcomes = tmp_path / "store.db", random.Random(3), Counter[str]()
     ledger = fill(path, 20)
     store = open_store(path)
     for number, more in enumerate(LIMITS):
@@ -57,22 +57,22 @@ def test_writes_without_memory_are_refused_or_done_and_the_store_goes_on(tmp_pat
                 ack = perform(store.space(SPACE), intent)
         except StoreError as error:
             assert_is_about_memory(error)
-            said["refused"] += 1
+            outcomes["refused"] += 1
             ledger.settle(store, SPACE, intent)
             continue
-        said["done"] += 1
+        outcomes["done"] += 1
         ledger.record(intent, ack)
         ledger.check(store.space(SPACE))
-    print(f"writes with little memory: {dict(said)}")
-    figure("calls with too little memory", said.total())
-    assert said["refused"] > 5 and said["done"]
+    print(f"writes with little memory: {dict(outcomes)}")
+    figure("calls with too little memory", outcomes.total())
+    assert outcomes["refused"] > 5 and outcomes["done"]
     assert store.verify().problems == ()
     store.close()
     check_after_reopening(path, ledger, None)
 
 
 def test_recalls_without_memory_are_refused_or_right(tmp_path: Path) -> None:
-    path, said = tmp_path / "store.db", Counter[str]()
+    path, outcomes = tmp_path / "store.db", Counter[str]()
     fill(path, 40)
     with open_store(path) as store:
         right = answers(store)
@@ -83,18 +83,18 @@ def test_recalls_without_memory_are_refused_or_right(tmp_path: Path) -> None:
                     found = answers(store)
             except StoreError as error:
                 assert_is_about_memory(error)
-                said["refused"] += 1
+                outcomes["refused"] += 1
             else:
-                said["right"] += 1
+                outcomes["right"] += 1
                 assert found == right
             assert answers(store) == right
-    print(f"recalls with little memory: {dict(said)}")
-    figure("calls with too little memory", said.total())
-    assert said["refused"] > 5
+    print(f"recalls with little memory: {dict(outcomes)}")
+    figure("calls with too little memory", outcomes.total())
+    assert outcomes["refused"] > 5
 
 
 def test_appends_and_backups_without_memory_are_whole_or_absent(tmp_path: Path) -> None:
-    path, said = tmp_path / "store.db", Counter[str]()
+    path, outcomes = tmp_path / "store.db", Counter[str]()
     fill(path, 20)
     store = open_store(path)
     session = store.space(SPACE).session("chat")
@@ -106,7 +106,7 @@ def test_appends_and_backups_without_memory_are_whole_or_absent(tmp_path: Path) 
                 session.append(message, key=f"a{number}")
         except StoreError as error:
             assert_is_about_memory(error)
-            said["append refused"] += 1
+            outcomes["append refused"] += 1
             session.append(message, key=f"a{number}")
         assert len(session.events()) == number + 1
         try:
@@ -114,15 +114,15 @@ def test_appends_and_backups_without_memory_are_whole_or_absent(tmp_path: Path) 
                 store.backup(target)
         except StoreError as error:
             assert_is_about_memory(error)
-            said["backup refused"] += 1
+            outcomes["backup refused"] += 1
             assert not list(tmp_path.glob(f"{target.name}*"))
         else:
-            said["backup made"] += 1
+            outcomes["backup made"] += 1
             assert store.verify_backup(target).ok
             target.unlink()
-    print(f"appends and backups with little memory: {dict(said)}")
-    figure("calls with too little memory", said.total())
-    assert said["append refused"] and said["backup refused"] and said["backup made"]
+    print(f"appends and backups with little memory: {dict(outcomes)}")
+    figure("calls with too little memory", outcomes.total())
+    assert outcomes["append refused"] and outcomes["backup refused"] and outcomes["backup made"]
     assert store.verify().problems == ()
     store.close()
 
@@ -195,14 +195,14 @@ def test_python_without_memory_raises_and_goes_on(tmp_path: Path) -> None:
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         check=False,
     )
-    said = [json.loads(line) for line in done.stdout.splitlines()]
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
     print(
-        f"Python without memory: {dict(Counter((outcome, kind) for _, outcome, kind, _ in said))}"
+        f"Python without memory: {dict(Counter((outcome, kind) for _, outcome, kind, _ in lines))}"
     )
     assert done.returncode == 0, done.stderr[-2_000:]
-    assert len(said) == len(ALLOCATIONS)
+    assert len(lines) == len(ALLOCATIONS)
     with open_store(path) as store:
         assert store.verify().problems == ()
         kept = {memory.id: memory.content for memory in store.space("s").memories()}
-        assert {id: f"line {at}" for at, _, _, id in said}.items() <= kept.items()
-        assert position_of(store, "s") == len(said) + 1
+        assert {id: f"line {at}" for at, _, _, id in lines}.items() <= kept.items()
+        assert position_of(store, "s") == len(lines) + 1

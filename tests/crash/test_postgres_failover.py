@@ -1,4 +1,4 @@
-"""A standby takes over, a server restarts: whoever has the store open goes on by himself."""
+"""Failover and restart of a server: processes that have the store open continue by themselves."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SPACES = ("shared", "shared", "ana")
 
 @pytest.fixture
 def servers() -> Iterator[list[Server]]:
-    """A primary and a place for its standby; they change roles as a test goes on."""
+    """A primary and its standby, which change roles during a test."""
     made = [Server(), Server()]
     try:
         made[0].make().start()
@@ -52,7 +52,7 @@ def add_standby(primary: Server, standby: Server) -> None:
 
 
 def cut_off(primary: Server, standby: Server) -> None:
-    """The standby hears of nothing any more, so that nothing is acknowledged any more."""
+    """The standby receives nothing any more, so that no write is acknowledged."""
     with standby.connect() as connection:
         connection.execute("ALTER SYSTEM SET primary_conninfo = ''")
         connection.execute("SELECT pg_reload_conf()")
@@ -145,11 +145,11 @@ def test_unreachable_server_is_an_error_and_not_a_hang(server: Server) -> None:
     with open_store(address) as store:
         # As many connections as there are calls, all of which the restart takes away.
         before = all_at_once(store)
-        assert not [said for said in before.values() if isinstance(said, Exception)]
+        assert not [outcome for outcome in before.values() if isinstance(outcome, Exception)]
         assert len(before) == len(calls(store))
         server.stop("fast")
         away = all_at_once(store)
-        assert {name: type(said) for name, said in away.items()} == dict.fromkeys(
+        assert {name: type(outcome) for name, outcome in away.items()} == dict.fromkeys(
             before, StoreUnavailable
         )
         with pytest.raises(StoreUnavailable):
@@ -158,7 +158,7 @@ def test_unreachable_server_is_an_error_and_not_a_hang(server: Server) -> None:
         begun = time.monotonic()
         again = all_at_once(store)
         assert time.monotonic() - begun < BACK_WITHIN_SECONDS
-        assert not [said for said in again.values() if isinstance(said, Exception)]
+        assert not [outcome for outcome in again.values() if isinstance(outcome, Exception)]
         assert again["remember"] == "the ferry leaves at noon"
         assert again["recall"] == ["the ferry leaves at noon"]
         assert store.space("ana").memories()[0].version == 1
@@ -166,14 +166,14 @@ def test_unreachable_server_is_an_error_and_not_a_hang(server: Server) -> None:
 
 
 def test_write_waits_for_a_short_server_restart(server: Server) -> None:
-    """Nobody who was not in the middle of something gets to know of it."""
+    """A caller without an open transaction does not notice the restart."""
     with open_store(server.database()) as store:
         all_at_once(store)
         server.stop("fast")
         starting = threading.Timer(pool.RECONNECT_SECONDS / 5, server.start)
         starting.start()
-        said = all_at_once(store)
+        outcome = all_at_once(store)
         starting.join()
-        assert not [one for one in said.values() if isinstance(one, Exception)]
+        assert not [one for one in outcome.values() if isinstance(one, Exception)]
         assert len(store.space("ana").memories()) == 1
         assert store.verify().problems == ()

@@ -19,13 +19,13 @@ def test_eight_processes_write_one_database_without_losing_a_write(postgres: Ser
     with peers(len(SPACES)) as writers:
         for seed, (space, writer) in enumerate(zip(SPACES, writers, strict=True)):
             writer.ask("load", path=address, space=space, seed=seed, count=WRITES)
-        said = [writer.answer() for writer in writers]
-    assert [one["errors"] for one in said] == [[]] * len(SPACES)
+        answers = [writer.answer() for writer in writers]
+    assert [one["errors"] for one in answers] == [[]] * len(SPACES)
     with open_store(address) as store:
         for space, count in Counter(SPACES).items():
             acks = [
                 id
-                for name, one in zip(SPACES, said, strict=True)
+                for name, one in zip(SPACES, answers, strict=True)
                 if name == space
                 for id in one["acks"]
             ]

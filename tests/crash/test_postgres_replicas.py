@@ -45,7 +45,7 @@ def primary_and_standby() -> Iterator[list[Server]]:
 
 @pytest.fixture
 def address(servers: list[Server]) -> str:
-    """A database with one memory in it, of which the standby knows."""
+    """A database with one memory, which the standby has replayed."""
     primary, standby = servers
     made = primary.database()
     with open_store(made) as store:
@@ -98,7 +98,7 @@ def served(server: Server) -> int:
 
 
 def reads_from_the_standby(store: reverie.Store, address: str, servers: list[Server]) -> bool:
-    """What another process writes while the standby stands still shows who answers."""
+    """Writes of another process, while replay is paused, show which server answers."""
     primary, standby = servers[:2]
     catch_up(primary, standby)
     pause(standby)
@@ -136,7 +136,7 @@ def test_recall_is_sent_to_the_replica(servers: list[Server], address: str) -> N
 def test_process_reads_its_own_writes_while_the_replica_lags(
     servers: list[Server], address: str
 ) -> None:
-    """However far behind the standby is, and whoever else's handle of the process is used."""
+    """However far the standby lags, and whichever handle of the process is used."""
     standby = servers[1]
     with opened(address, elsewhere(standby, address)) as store:
         found(store, "harbour")
@@ -182,7 +182,7 @@ def test_recall_uses_the_primary_when_the_replica_is_down(
 def test_replica_that_stops_under_load_gives_no_wrong_answer(
     servers: list[Server], address: str
 ) -> None:
-    """Who is in the middle of a recall may have to repeat it; it is the same again."""
+    """A recall that is interrupted may have to be repeated, with the same result."""
     standby = servers[1]
     ended = threading.Event()
     wrong: list[object] = []
@@ -191,14 +191,14 @@ def test_replica_that_stops_under_load_gives_no_wrong_answer(
     def ask(thread: int) -> None:
         while not ended.is_set():
             try:
-                said = found(store, "harbour")
+                answer = found(store, "harbour")
             except StoreUnavailable:
                 continue
             except BaseException as error:  # noqa: BLE001
                 wrong.append(error)
                 return
-            if said != {"the harbour is old"}:
-                wrong.append(said)
+            if answer != {"the harbour is old"}:
+                wrong.append(answer)
             answered[thread] += 1
 
     with opened(address, elsewhere(standby, address)) as store:
@@ -236,14 +236,14 @@ def test_promoted_standby_is_refused_as_a_replica(servers: list[Server], address
 def test_standby_of_another_server_is_refused_as_a_replica(
     servers: list[Server], address: str
 ) -> None:
-    with primary_and_standby() as strangers:
-        there = strangers[0].database()
+    with primary_and_standby() as others:
+        there = others[0].database()
         assert elsewhere(servers[0], there) == address
         with open_store(there) as store:
             for _ in range(5):
                 store.space(SPACE).remember("the harbour of strangers")
-        catch_up(*strangers)
-        with opened(address, elsewhere(strangers[1], address)) as store:
+        catch_up(*others)
+        with opened(address, elsewhere(others[1], address)) as store:
             assert found(store, "harbour") == {"the harbour is old"}
             store.space(SPACE).remember("the harbour is new")
             assert found(store, "harbour") == {"the harbour is old", "the harbour is new"}
@@ -324,7 +324,7 @@ def test_standby_that_follows_a_promotion_is_used_again(
 def test_connection_lost_after_commit_is_an_error_and_the_write_is_there(
     servers: list[Server], address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody knows how far the standby must be: it is left alone until the next write."""
+    """The position to wait for is unknown, so the standby is not used until the next write."""
     primary, standby = servers
     with opened(address, elsewhere(standby, address)) as store:
         assert reads_from_the_standby(store, address, servers)

@@ -143,11 +143,11 @@ def test_killed_client_leaves_whole_writes_only(server: Server, launcher: Launch
         if number % ROUNDS_A_DATABASE == 0:
             address, ledger = server.database(), Ledger()
         launcher.start("write", address, seed=number)
-        said = launcher.until("ack")
+        lines = launcher.until("ack")
         time.sleep(chance.uniform(0, LONGEST_DELAY))
-        said += launcher.kill()
+        lines += launcher.kill()
         before = ledger.entries
-        pending = take_in(ledger, said)
+        pending = take_in(ledger, lines)
         acknowledged += ledger.entries - before
         if number % 2:
             gone(server, address)

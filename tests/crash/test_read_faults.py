@@ -41,9 +41,9 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Ledger]:
 
 
 def assert_says_try_again(error: StoreFailed) -> None:
-    said = str(error)
-    assert "try again" in said and "failed to read" in said, said
-    assert not any(word in said for word in ("damaged", "move it away", "salvage")), said
+    message = str(error)
+    assert "try again" in message and "failed to read" in message, message
+    assert not any(word in message for word in ("damaged", "move it away", "salvage")), message
 
 
 @pytest.mark.parametrize("at", READS)
@@ -127,12 +127,12 @@ def test_persistent_damage_is_reported_as_damage(
     with path.open("r+b") as file:
         file.seek(4096)
         file.write(bytes(200_000))
-    with pytest.raises(StoreDamaged) as told:
+    with pytest.raises(StoreDamaged) as caught:
         store = open_store(path)
         answers(store)
     for command in ("reverie verify", "reverie salvage", "reverie backup restore"):
-        assert command in str(told.value)
-    assert "\n" not in str(told.value)
+        assert command in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 def test_disk_that_never_reads_again_is_reported_as_a_failed_disk(

@@ -93,7 +93,7 @@ def test_rest_writes_are_neither_lost_nor_duplicated_by_kills(tmp_path: Path) ->
                 events = space.session(f"chat{client._number}").events()
                 twice += sum(n > 1 for n in Counter(event.text for event in events).values())
                 kept = {event.text: str(event.sequence) for event in events}
-            missing += sum(kept.get(said) != id for said, id in client.acknowledged.items())
+            missing += sum(kept.get(text) != id for text, id in client.acknowledged.items())
         written = [memory.content for memory in space.memories(include_forgotten=True)]
         twice += len(written) - len(set(written))
         figure("kills", ROUNDS)

@@ -36,10 +36,10 @@ PATIENCE = 60.0
 
 def replying(received: Received) -> Reply:
     """The same reply to the same words, so that a doubled one would be seen."""
-    said = received.messages[-1]["content"].rpartition("\n\n")[2]
+    question = received.messages[-1]["content"].rpartition("\n\n")[2]
     if received.json["stream"]:
-        return Pieces(stream_of(["Reply", "to", *said.split(" ")]))
-    return Whole(completion(f"Reply to {said}"))
+        return Pieces(stream_of(["Reply", "to", *question.split(" ")]))
+    return Whole(completion(f"Reply to {question}"))
 
 
 class Talker(threading.Thread):
@@ -54,11 +54,15 @@ class Talker(threading.Thread):
     def run(self) -> None:
         turn = 0
         while not self._over.is_set():
-            said = {"role": "user", "content": f"Talker {self._number} asks question {turn}"}
-            reply = self._asked([*self.acknowledged, said], stream=bool(turn % 2))
+            message = {"role": "user", "content": f"Talker {self._number} asks question {turn}"}
+            reply = self._asked([*self.acknowledged, message], stream=bool(turn % 2))
             if reply is None:
                 return
-            self.acknowledged = [*self.acknowledged, said, {"role": "assistant", "content": reply}]
+            self.acknowledged = [
+                *self.acknowledged,
+                message,
+                {"role": "assistant", "content": reply},
+            ]
             turn += 1
 
     def _asked(self, messages: list[dict[str, Any]], *, stream: bool) -> str | None:
@@ -131,6 +135,6 @@ def test_proxied_chats_survive_server_kills(served: Served, tmp_path: Path) -> N
     figure("writes made twice", len(twice))
     assert counted and not twice
     for talker in talkers:
-        said = [(message["role"], message["content"]) for message in talker.acknowledged]
-        assert said and any(events[: len(said)] == said for events in kept.values())
+        expected = [(message["role"], message["content"]) for message in talker.acknowledged]
+        assert expected and any(events[: len(expected)] == expected for events in kept.values())
     assert sum(talker.repeated for talker in talkers) > 0

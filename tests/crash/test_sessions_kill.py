@@ -1,4 +1,4 @@
-"""kill -9 at any moment loses no acknowledged event, parts no messages and forgets no job."""
+"""kill -9 at any moment loses no acknowledged event, splits no batch and loses no job."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ def lone_launcher() -> Iterator[Launcher]:
 
 
 def take_in(
-    diary: ExpectedSessions, said: list[dict[str, Any]], seen: Counter[Verb]
+    diary: ExpectedSessions, lines: list[dict[str, Any]], seen: Counter[Verb]
 ) -> Step | None:
     """Fold what a writer said into the diary; the step it had begun when it died."""
     pending = None
-    for line in said:
+    for line in lines:
         if "step" in line:
             pending = step_from(line["step"])
         elif "ack" in line:
@@ -79,10 +79,10 @@ def test_acknowledged_events_survive_kill(tmp_path: Path, launcher: Launcher, ca
         if number % ROUNDS_A_FILE == 0:
             path, diary = tmp_path / f"{number}.db", ExpectedSessions()
         launcher.start("converse", path, seed=case * 1_000_000 + number)
-        said = launcher.until("ack")
+        lines = launcher.until("ack")
         time.sleep(chance.uniform(0, LONGEST_DELAY))
-        said += launcher.kill()
-        pending = take_in(diary, said, acknowledged)
+        lines += launcher.kill()
+        pending = take_in(diary, lines, acknowledged)
         with open_store(path) as store:
             diary.check_unknown(store.space(SPACE), pending)
             if pending is not None:
@@ -102,8 +102,8 @@ def test_acknowledged_events_survive_kill(tmp_path: Path, launcher: Launcher, ca
 
 def taught(name: str, count: int) -> tuple[Message, ...]:
     """Turns of which each teaches something."""
-    said = [f"Remember that the kettle {name}x{at} is amber." for at in range(count)]
-    return tuple({"role": "user", "content": text} for text in said)
+    texts = [f"Remember that the kettle {name}x{at} is amber." for at in range(count)]
+    return tuple({"role": "user", "content": text} for text in texts)
 
 
 def begun(path: Path) -> ExpectedSessions:
@@ -118,9 +118,9 @@ def begun(path: Path) -> ExpectedSessions:
 
 def killed(launcher: Launcher, path: Path, step: Step, where: str, at: int) -> None:
     launcher.start("die_at", path, alone=True, step=as_plain(step), where=where, at=at)
-    said = launcher.until("ended")
-    assert not [line for line in said if "ack" in line]
-    assert os.WTERMSIG(said[-1]["ended"]) == signal.SIGKILL
+    lines = launcher.until("ended")
+    assert not [line for line in lines if "ack" in line]
+    assert os.WTERMSIG(lines[-1]["ended"]) == signal.SIGKILL
 
 
 @pytest.mark.parametrize("at", range(MANY))

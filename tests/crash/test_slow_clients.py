@@ -89,7 +89,7 @@ def new_connections(base: str) -> Iterator[Ask]:
 
 
 def p99(ask: Ask) -> float:
-    """The best p99 of some stretches: what the server costs, not what else the machine does."""
+    """The best p99 of several intervals: the cost of the server, not of other processes."""
     found = []
     for _ in range(CHUNKS):
         took = []

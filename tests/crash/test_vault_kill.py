@@ -1,4 +1,4 @@
-"""kill -9 at any moment of any work on a vault: both sides end equal, and nothing is lost."""
+"""kill -9 during any work on a vault: store and vault end equal, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ def test_store_and_vault_are_equal_after_kills(tmp_path: Path, launcher: Launche
         written, erased = set[str](), set[str]()
         for number in range(first, min(first + ROUNDS_A_VAULT, ROUNDS)):
             launcher.start("live", folder, seed=number + 1)
-            said = launcher.until("act")
+            lines = launcher.until("act")
             time.sleep(chance.uniform(0, LONGEST_DELAY))
-            said += launcher.kill()
-            take_in(said, written, erased)
+            lines += launcher.kill()
+            take_in(lines, written, erased)
         settle(folder, written, erased)
 
 
-def take_in(said: list[dict[str, Any]], written: set[str], erased: set[str]) -> None:
-    for line in said:
+def take_in(lines: list[dict[str, Any]], written: set[str], erased: set[str]) -> None:
+    for line in lines:
         assert "error" not in line, line
         written.update([line["wrote"]] if "wrote" in line else [])
         erased.update(line.get("erased", []))
@@ -54,12 +54,12 @@ def take_in(said: list[dict[str, Any]], written: set[str], erased: set[str]) -> 
 
 def settle(folder: Path, written: set[str], erased: set[str]) -> None:
     kept = Kept(folder, seed=-1)
-    life = VaultActions(kept, 0)
+    actions = VaultActions(kept, 0)
     kept.sync()
     kept.sync()
-    take_conflicts_away(life)
+    take_conflicts_away(actions)
     assert_equal(kept)
-    texts = [*life.texts(), *life.erased, *erased]
+    texts = [*actions.texts(), *actions.erased, *erased]
     lost = [text for text in sorted(written) if not any(text in each for each in texts)]
     assert not lost
     kept.close()

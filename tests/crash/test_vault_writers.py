@@ -1,4 +1,4 @@
-"""16 writers, workers that mirror, and a person with an editor: nothing is lost, both end equal."""
+"""16 writers, mirroring workers and an editor: nothing is lost, store and vault end equal."""
 
 from __future__ import annotations
 
@@ -99,32 +99,32 @@ def test_concurrent_writers_workers_and_an_editor_lose_no_vault_change(tmp_path:
         worker.start_worker(poll_seconds=0.02)
         editor.start()
         syncing.start()
-        said = written(path)
+        contents = written(path)
         stop.set()
         editor.join()
         syncing.join()
     assert not problems
     assert editor.edits > 10
-    life = VaultActions(kept, 0)
+    actions = VaultActions(kept, 0)
     kept.clock.at = reverie.clock.SystemClock().now()
     kept.sync()
     kept.sync()
-    take_conflicts_away(life)
-    remove_copies(life)
+    take_conflicts_away(actions)
+    remove_copies(actions)
     assert_equal(kept)
-    texts = [*life.texts(), *life.erased]
+    texts = [*actions.texts(), *actions.erased]
     own = [text for text in editor.texts if text not in editor.replaced]
-    lost = [text for text in (*said, *own) if not any(text in each for each in texts)]
+    lost = [text for text in (*contents, *own) if not any(text in each for each in texts)]
     assert not lost and own
     kept.close()
 
 
-def remove_copies(life: VaultActions) -> None:
-    """A file that was saved while we moved it may stand in both places: that is told."""
-    for line in life.kept.sync().problems:
+def remove_copies(actions: VaultActions) -> None:
+    """A file that was saved while the mirror moved it may be in both places: that is reported."""
+    for line in actions.kept.sync().problems:
         path, _, why = line.partition(": ")
         assert why.startswith("a copy of"), line
-        life.kept.path(path).unlink()
+        actions.kept.path(path).unlink()
 
 
 def written(path: str) -> list[str]:
@@ -141,7 +141,7 @@ def written(path: str) -> list[str]:
     ]
     texts: list[str] = []
     for process in running:
-        said, _ = process.communicate()
+        output, _ = process.communicate()
         assert process.returncode == 0
-        texts += json.loads(said)
+        texts += json.loads(output)
     return texts

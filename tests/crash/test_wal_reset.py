@@ -93,9 +93,9 @@ def started(*command: str) -> subprocess.Popen[str]:
 
 
 def ended(process: subprocess.Popen[str]) -> Any:
-    said, complaint = process.communicate()
+    output, complaint = process.communicate()
     assert process.returncode == 0, complaint
-    return json.loads(said)
+    return json.loads(output)
 
 
 def test_checkpoints_beside_writers_corrupt_nothing(folder: Path) -> None:
@@ -113,13 +113,13 @@ def test_checkpoints_beside_writers_corrupt_nothing(folder: Path) -> None:
             asking.start()
             acknowledged: set[str] = set()
             while any(writer.poll() is None for writer in writers[:1]):
-                said = ended(
+                answers = ended(
                     started(
                         *("-m", "reverie", "remember", f"by command {time.monotonic()}"),
                         *("--json", "--url", str(path)),
                     )
                 )
-                acknowledged.add(said["id"])
+                acknowledged.add(answers["id"])
             for writer in writers:
                 acknowledged |= set(ended(writer))
         finally:

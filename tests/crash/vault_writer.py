@@ -1,4 +1,4 @@
-"""Somebody who works with a store and its vault, made to be killed or to be one of many."""
+"""A process that changes a store and its vault, to be killed or to be one of many."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ class ReportingActions(VaultActions):
 def live(order: dict[str, Any]) -> None:
     """Anything without end, the vault's own work most of all."""
     kept = Kept(Path(order["path"]), seed=order["seed"])
-    life = ReportingActions(kept, order["seed"])
-    life.count = order["seed"] * 10_000
+    actions = ReportingActions(kept, order["seed"])
+    actions.count = order["seed"] * 10_000
     acts = [(weight, act) for weight, act in ACTS if act not in _LEFT_OUT]
     acts += [(12, "sync"), (12, "mirror")]
     weights = [weight for weight, _ in acts]
     for _ in itertools.count():
-        (_, act) = life.chance.choices(acts, weights)[0]
+        (_, act) = actions.chance.choices(acts, weights)[0]
         say(act=act)
-        getattr(life, act)()
+        getattr(actions, act)()
 
 
 # -- one of many --------------------------------------------------------------------------------

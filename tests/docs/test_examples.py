@@ -26,7 +26,7 @@ BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SERVER = re.compile(r"postgresql://reverie@db\.example/\w+")
 # Where a page says that the server is.
 ADDRESS = "127.0.0.1:7424"
-# An id as Reverie makes it, told from words by having a digit and both cases.
+# An id as Reverie makes it, distinguished from words by having a digit and both cases.
 ID = re.compile(r"\b(?=\w*\d)(?=\w*[a-z])(?=\w*[A-Z])[A-Za-z0-9]{8}\b")
 
 
@@ -37,7 +37,7 @@ def blocks(page: Path, *languages: str) -> list[tuple[str, str]]:
 
 @pytest.fixture
 def servers(page: Path, request: pytest.FixtureRequest) -> Callable[[str], str]:
-    """Puts a real database in the place of each one that a page speaks of."""
+    """Replaces each database address of a page by that of a real database."""
     text = page.read_text("utf-8")
     real: dict[str, str] = {}
     for address in dict.fromkeys(SERVER.findall(text)):
@@ -175,7 +175,7 @@ def surroundings(folder: Path) -> dict[str, str]:
 
 
 def compare(line: str, printed: str, ids: dict[str, str], command: str) -> None:
-    """A shown line stands in the output; ``…`` stands for anything, an id for the id made now."""
+    """A shown line must be in the output; ``…`` matches anything, an id matches the new id."""
     shown = [found for found in ID.findall(line) if found not in ids]
     pattern = re.escape(re.sub(r"\s+", " ", line.strip()))
     for old, new in ids.items():

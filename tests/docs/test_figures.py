@@ -1,4 +1,4 @@
-"""What the README says was measured is what the benchmarks' page says."""
+"""The figures in the README equal those of docs/benchmarks.md."""
 
 from __future__ import annotations
 

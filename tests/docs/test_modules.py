@@ -1,4 +1,4 @@
-"""The page of modules is made from the modules."""
+"""docs/modules.md equals what docs/modules.py makes from the modules."""
 
 from __future__ import annotations
 

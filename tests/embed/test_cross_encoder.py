@@ -81,7 +81,7 @@ def test_scores_are_probabilities_in_the_order_of_the_texts(encoder: CrossEncode
 
 @pytest.mark.parametrize("shape", ["n", "n,1", "n,2", "undeclared"])
 @pytest.mark.parametrize("inputs", [INPUTS, INPUTS[:2]], ids=["types", "no types"])
-def test_every_common_model_graph_is_accepted(
+def test_cross_encoder_accepts_every_common_model_graph(
     folder: Path, shape: str, inputs: Sequence[str]
 ) -> None:
     save_model(folder / "model.onnx", shape, inputs=inputs)
@@ -130,7 +130,7 @@ def test_model_file_of_any_name_is_accepted_by_its_path(folder: Path) -> None:
     assert CrossEncoder(folder / "onnx" / "model_O4.onnx").score(QUERY, TEXTS)
 
 
-def test_unquantized_model_file_is_preferred(folder: Path) -> None:
+def test_cross_encoder_prefers_the_unquantized_model_file(folder: Path) -> None:
     save_model(folder / "model_quantized.onnx", "n")
     quantised = CrossEncoder(folder).identity
     save_model(folder / "onnx" / "model.onnx", "n,2")
@@ -314,7 +314,7 @@ def test_missing_model_files_are_reported_when_the_reranker_is_created(folder: P
         CrossEncoder(folder / "gone")
     with pytest.raises(RerankFailed, match=r"it needs model\.onnx or onnx/model\.onnx"):
         CrossEncoder(folder)
-    with pytest.raises(RerankFailed, match=r"cannot be looked at \(RuntimeError\)"):
+    with pytest.raises(RerankFailed, match=r"cannot be accessed \(RuntimeError\)"):
         CrossEncoder("~no-such-user-of-this-machine/model")
     for name in ("model.onnx", "onnx/model.onnx"):
         save_model(folder / name)
@@ -351,7 +351,7 @@ def test_broken_model_file_is_reported_on_one_line(folder: Path, name: str, cont
     (folder / name).write_bytes(content)
     message = failure(folder)
     assert name in message
-    assert "download it anew" in message
+    assert "download it again" in message
 
 
 def test_settings_files_that_are_no_object_are_ignored(folder: Path) -> None:

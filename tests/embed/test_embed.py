@@ -1,4 +1,4 @@
-"""The factory: a setting becomes an embedder, or one clear line."""
+"""open_embedder: a setting gives an embedder, or an error of one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Against a real server on this machine that can also misbehave."""
+"""The OpenAI embedder against a local server that can also misbehave."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def test_persistent_failure_ends_after_three_tries(
 
 
 @pytest.mark.parametrize("asked", ["0", formatdate(0, usegmt=True)])
-def test_retry_after_overrides_the_own_backoff(service: Service, asked: str) -> None:
+def test_retry_after_header_overrides_the_default_backoff(service: Service, asked: str) -> None:
     patient = OpenAIEmbedder("acme", "m", base_url=service.base_url, backoff=300.0)
     service.script = [status(429, Retry_After=asked)]
     assert patient.embed(["a"]).any()
@@ -304,7 +304,7 @@ def test_silent_server_ends_at_the_timeout(service: Service) -> None:
     hasty.close()
 
 
-def test_dripping_response_ends_at_the_timeout(service: Service) -> None:
+def test_response_sent_byte_by_byte_ends_at_the_timeout(service: Service) -> None:
     hasty = OpenAIEmbedder("acme", "m", base_url=service.base_url, timeout=0.2, backoff=0.0)
     service.script = [lambda body: (200, {"X-Drip": "1"}, b" " * 10_000)] * 3
     assert "did not answer within 0.2 s" in failure(hasty, ["a"])

@@ -1,11 +1,11 @@
-"""Databases that several tests of spreading start from."""
+"""Databases that several tests of partitioning and sharding start from."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.servers import Server
-from tests.spread import (
+from tests.sharded_stores import (
     fill,
     name_of,
     opened,

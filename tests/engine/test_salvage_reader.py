@@ -1,4 +1,4 @@
-"""What is read of a broken file, and what becomes of errors that only damage explains."""
+"""What is read of a damaged file, and how errors that damage causes are reported."""
 
 from __future__ import annotations
 

@@ -161,24 +161,24 @@ def message(raw: bytes) -> None:
     if not isinstance(value, dict):
         return
     try:
-        said = json_values.to_json_object(value)
+        converted = json_values.to_json_object(value)
     except InvalidInput:
         return
-    assert isinstance(messages.text_of(said), str)
-    assert messages.digest(said) == messages.digest(json.loads(json.dumps(said)))
-    assert isinstance(messages.role_of(said), str)
-    messages.speaker_of(said)
-    messages.tool_calls_of(said)
-    messages.tool_result_ids(said)
-    messages.without_blobs(said)
-    assert messages.trim_history([said, said], 1) is not None
-    messages.truncate_texts(said, 100)
+    assert isinstance(messages.text_of(converted), str)
+    assert messages.digest(converted) == messages.digest(json.loads(json.dumps(converted)))
+    assert isinstance(messages.role_of(converted), str)
+    messages.speaker_of(converted)
+    messages.tool_calls_of(converted)
+    messages.tool_result_ids(converted)
+    messages.without_blobs(converted)
+    assert messages.trim_history([converted, converted], 1) is not None
+    messages.truncate_texts(converted, 100)
 
 
 def completion(raw: bytes) -> None:
     """A reply is a message of the assistant's, or nothing."""
-    said = reply_parser.parse_completion(raw)
-    assert said is None or said["role"] == "assistant"
+    parsed = reply_parser.parse_completion(raw)
+    assert parsed is None or parsed["role"] == "assistant"
 
 
 def stream(raw: bytes) -> None:

@@ -79,5 +79,5 @@ def test_parser_keeps_its_promises_under_guided_fuzzing(name: str, tmp_path: Pat
     figure("parsers", 1)
     broken = sorted(tmp_path.glob("crash-*")) + sorted(tmp_path.glob("timeout-*"))
     figure("untyped errors or broken promises", len(broken))
-    said = {path.name: path.read_bytes() for path in broken}
-    assert not done.returncode and not broken, f"{said}\n{done.stderr[-3000:]}"
+    inputs = {path.name: path.read_bytes() for path in broken}
+    assert not done.returncode and not broken, f"{inputs}\n{done.stderr[-3000:]}"

@@ -1,4 +1,4 @@
-"""Changes are proposals: what is newer, or a person's, or somebody else's, is not overruled."""
+"""Planned changes never overrule newer changes, a person's edits or shared memories."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from reverie.learn.prompts import Decision, Fact
 from reverie.model import Scope
 from reverie.write.writer import LEARNER, Author, Writer
 from tests.conftest import Stores, engine_of
-from tests.talking import user
+from tests.messages import user
 
 
 def turn_of(store: Store, session: str, sequence: int) -> UserTurn:
@@ -62,10 +62,10 @@ def test_change_older_than_a_newer_statement_is_not_added(store: Store, space: S
 
 def test_model_cannot_bring_tool_content_into_the_profile(store: Store, space: Space) -> None:
     space.session("s").append(user("my car is blue"))
-    said = store.space("ana", trust="tool").remember("MALLORY says the car is red", subject="car")
-    update = PlannedChange("UPDATE", "MALLORY says the car is blue", target=said)
+    stored = store.space("ana", trust="tool").remember("MALLORY says the car is red", subject="car")
+    update = PlannedChange("UPDATE", "MALLORY says the car is blue", target=stored)
     apply(store, turn_of(store, "s", 1), [update])
-    assert space.get(said.id).content.endswith("blue") and space.get(said.id).trust == "tool"
+    assert space.get(stored.id).content.endswith("blue") and space.get(stored.id).trust == "tool"
     assert "MALLORY" not in space.profile()
 
 

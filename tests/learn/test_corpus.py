@@ -1,4 +1,4 @@
-"""The corpus: hostile texts teach nothing wrong, and sincere ones as much as before the gate."""
+"""The corpus: hostile texts teach nothing wrong, and sincere ones as much as without the filter."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bench.learning import GOAL, HALVES, corpus, figures, lost, uncorrected, wro
 from bench import learning
 from tests.figures import figure
 
-# What must be there, so that nobody mends a figure by taking texts away.
+# What must be there, so that nobody improves a figure by removing texts.
 MAX_WRONG_WHILE_MENDING = 0.02
 ALL_HOSTILE, ALL_SINCERE, EACH_HALF = 360, 120, 150
 KINDS = """

@@ -145,7 +145,7 @@ def test_request_holds_instructions_schema_and_no_foreign_credentials(
 
 
 @pytest.mark.parametrize(
-    "said",
+    "reply",
     [
         json.dumps(GOOD, indent=2),
         f"```json\n{json.dumps(GOOD)}\n```",
@@ -154,13 +154,13 @@ def test_request_holds_instructions_schema_and_no_foreign_credentials(
         f'<think>Maybe {{"name": "blue", "warm": true}}?</think>{json.dumps(GOOD)}',
     ],
 )
-def test_reply_with_one_object_of_the_schema_is_parsed(said: str) -> None:
-    with ScriptedModel([said]) as scripted:
+def test_reply_with_one_object_of_the_schema_is_parsed(reply: str) -> None:
+    with ScriptedModel([reply]) as scripted:
         assert ask(model_at(scripted)) == Colour(name="green", warm=False)
 
 
 @pytest.mark.parametrize(
-    ("said", "problem"),
+    ("reply", "problem"),
     [
         ("It is green.", "no JSON object"),
         (f"{json.dumps(GOOD)} or {json.dumps(GOOD)}", "more than one JSON object"),
@@ -183,16 +183,16 @@ def test_reply_with_one_object_of_the_schema_is_parsed(said: str) -> None:
     ],
 )
 def test_invalid_reply_is_explained_to_the_model_and_asked_again(
-    said: Answer, problem: str
+    reply: Answer, problem: str
 ) -> None:
-    with ScriptedModel([said, said, GOOD]) as scripted:
+    with ScriptedModel([reply, reply, GOOD]) as scripted:
         assert ask(model_at(scripted)) == Colour(name="green", warm=False)
         first, second, third = scripted.requests
         assert len(first["messages"]) < len(second["messages"]) < len(third["messages"])
         assert second["messages"][: len(first["messages"])] == first["messages"]
         assert second["messages"][-1]["role"] == "user"
         assert problem in second["messages"][-1]["content"]
-    message, asked = failure(said)
+    message, asked = failure(reply)
     assert "gave no usable answer in 3 tries: " in message
     assert problem in message
     assert asked == llm.MAX_TRIES

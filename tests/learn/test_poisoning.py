@@ -27,7 +27,7 @@ from reverie.testing import ScriptedModel
 from tests.conftest import Stores
 from tests.crash.learner import question_of
 from tests.figures import figure
-from tests.talking import answer, reply, user
+from tests.messages import answer, reply, user
 
 # Each names a canary, by which it is found wherever it went.
 BRIDGES = [
@@ -122,8 +122,8 @@ def planted(source: str) -> list[Planted]:
 def gullible(request: dict[str, Any]) -> Any:
     which, question = question_of(request)
     if which == "summarise":
-        said = [turn["text"] for turn in question["turns"]]
-        return {"summary": "\n".join([question["summary"], *said])[-3_900:]}
+        texts = [turn["text"] for turn in question["turns"]]
+        return {"summary": "\n".join([question["summary"], *texts])[-3_900:]}
     if which == "decide":
         return {"decisions": []}
     content = " ".join(question["message"].split())[:480]
@@ -187,7 +187,7 @@ def memories_of(space: Space) -> list[Memory]:
 
 
 def assert_framed(block: str, known: set[str]) -> None:
-    """Only what stands in the store is an item, only headings of ours are headings."""
+    """Only stored memories are list items, and only Reverie's headings are headings."""
     assert not DELIMITERS.search(block), DELIMITERS.search(block)
     for line in block.splitlines():
         if line.startswith("- [id:"):
@@ -232,9 +232,9 @@ def test_every_planted_record_has_its_author(poisoned: Store) -> None:
 
 def test_tool_results_and_documents_are_not_learned_from(poisoned: Store) -> None:
     learned = [m for m in memories_of(poisoned.space("team", user="alice")) if m.trust == "model"]
-    said = " ".join(memory.content for memory in learned)
-    assert "alicecanary" in said
-    assert not re.search(rf"({TOOL}|document|mallory)canary", said)
+    contents = " ".join(memory.content for memory in learned)
+    assert "alicecanary" in contents
+    assert not re.search(rf"({TOOL}|document|mallory)canary", contents)
 
 
 def test_planted_text_cannot_forge_prompt_structure(poisoned: Store) -> None:

@@ -1,4 +1,4 @@
-"""What is asked of a model, and what of its answers is let through."""
+"""The prompts for a model, and which of its answers are accepted."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ def test_invalid_decisions_are_refused(decision: dict[str, Any], says: str) -> N
     assert says in refused(lambda: decided(decision))
 
 
-def test_decision_on_one_id_or_fact_is_made_once() -> None:
+def test_second_decision_on_one_id_or_fact_is_refused() -> None:
     update = {"event": "UPDATE", "fact": 0, "id": 1}
     none = {"event": "NONE", "fact": 1, "id": 1}
     assert refused(lambda: decided(update, none, facts=2)) == "id 1 has more than one decision"
@@ -292,8 +292,8 @@ def test_model_that_gets_its_error_explained_succeeds() -> None:
         assert [each.content for each in extract_facts(model, MESSAGE)] == [
             "The user's wife is Anne"
         ]
-        told = scripted.requests[1]["messages"][-1]["content"]
-        assert "facts.0: the content is blank" in told
+        explanation = scripted.requests[1]["messages"][-1]["content"]
+        assert "facts.0: the content is blank" in explanation
         schema = scripted.requests[0]["response_format"]["json_schema"]["schema"]
         assert schema["properties"]["facts"]["maxItems"] == 3
         assert schema["$defs"]["Fact"]["properties"]["category"]["enum"] == list(CATEGORIES)

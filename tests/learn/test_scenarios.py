@@ -1,4 +1,4 @@
-"""Conversations from which something is learned, told from beginning to end."""
+"""Whole conversations from which something is learned."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from reverie import Memory, Session, Space, Store
 from reverie.prompt.context import ASK_HEADING, NOTIFY_HEADING
 from reverie.testing import MODEL, Answer, ScriptedModel, Status
 from tests.conftest import HOUR, FakeClock, Stores, rows
-from tests.talking import reply, user
+from tests.messages import reply, user
 
 Question = Mapping[str, Any]
 Fact = dict[str, Any]
@@ -47,7 +47,7 @@ def id_of(question: Question, content: str) -> int:
 
 
 class Mind:
-    """A model that finds the facts it was given for a message, and decides as it was told to."""
+    """A model that returns the facts and decisions that a test gave it for a message."""
 
     def __init__(self) -> None:
         self.facts: dict[str, list[Fact]] = {}
@@ -56,8 +56,8 @@ class Mind:
         self.settings: dict[str, Any] = {}
 
     def __call__(self, request: dict[str, Any]) -> Answer:
-        said = next(each for each in request["messages"] if each["role"] == "user")
-        question = json.loads(said["content"])
+        message = next(each for each in request["messages"] if each["role"] == "user")
+        question = json.loads(message["content"])
         if "message" in question:
             return {"facts": self.facts.get(question["message"], [])}
         self.decided.append(question)
@@ -73,13 +73,13 @@ class LearningStore:
         self.space: Space = self.store.space("ana")
         self.session: Session = self.space.session("talk")
 
-    def hears(self, text: str, *facts: Fact) -> None:
+    def append_turn(self, text: str, *facts: Fact) -> None:
         """A turn that is kept, and waits to be learned from."""
         self.mind.facts[text] = list(facts)
         self.session.append(user(text))
 
     def learns(self, text: str, *facts: Fact) -> None:
-        self.hears(text, *facts)
+        self.append_turn(text, *facts)
         self.store.run_pending_jobs()
         assert learning_jobs(self.store) == []
 
@@ -170,8 +170,8 @@ def test_known_memory_is_updated_without_asking(stores: Stores, mind: Mind, poli
     assert [version.content for version in ana.space.history(sarah.id)] == [known, moved]
     assert ana.space.proposals(include_answered=True) == []
     assert ana.recalled("Which team is Sarah on?") == [moved]
-    told = f"{NOTIFY_HEADING}- [id:{sarah.id}] {moved}\n"
-    assert ana.session.context().notices == (told if policy == "notify" else "")
+    notice = f"{NOTIFY_HEADING}- [id:{sarah.id}] {moved}\n"
+    assert ana.session.context().notices == (notice if policy == "notify" else "")
 
 
 def test_learned_memory_is_announced_once(stores: Stores, mind: Mind) -> None:
@@ -296,8 +296,8 @@ def coffee_lines(text: str) -> list[str]:
 def test_repeated_statement_stays_one_memory(stores: Stores, mind: Mind) -> None:
     ana = LearningStore(stores, mind)
     mind.decide = known_already
-    for said, content in COFFEE.items():
-        ana.learns(said, fact(content, "preference", "coffee"))
+    for statement, content in COFFEE.items():
+        ana.learns(statement, fact(content, "preference", "coffee"))
     assert (ana.living(), ana.only().version) == (["The user likes coffee"], 1)
     context = ana.space.session("cafe").context("Do I like coffee?")
     assert len(coffee_lines(context.profile)) == 1
@@ -331,7 +331,7 @@ def test_memory_forgotten_after_the_turn_stays_forgotten(
     ana = LearningStore(stores, mind, learn=how)
     ana.learns(*HOME)
     home = ana.only()
-    ana.hears("I live in Hamburg!", HOME[1])
+    ana.append_turn("I live in Hamburg!", HOME[1])
     ana.space.forget(home.id, reason="none of your business")
     ana.store.run_pending_jobs()
     assert (ana.living(), learning_jobs(ana.store)) == ([], [])
@@ -343,7 +343,9 @@ def test_memory_forgotten_after_the_turn_stays_forgotten(
 def test_forgotten_memory_does_not_return_in_other_words(stores: Stores, mind: Mind) -> None:
     ana = LearningStore(stores, mind)
     ana.learns("My ex is called Damian", fact("The user's ex is called Damian", "person"))
-    ana.hears("That reminds me of Damian, my ex", fact("Damian is an ex of the user", "person"))
+    ana.append_turn(
+        "That reminds me of Damian, my ex", fact("Damian is an ex of the user", "person")
+    )
     ana.space.forget(ana.only().id, reason="never mention him")
     ana.store.run_pending_jobs()
     assert (ana.living(), learning_jobs(ana.store)) == ([], [])
@@ -356,7 +358,7 @@ def test_memory_revised_after_the_turn_is_not_overwritten(
     ana = LearningStore(stores, mind, learn=how)
     ana.learns("I live in Berlin", fact("The user lives in Berlin", "context", "home"))
     home = ana.only()
-    ana.hears(*HOME)
+    ana.append_turn(*HOME)
     ana.space.revise(home.id, "The user lives in Munich")
     mind.decide = update("The user lives in Munich")
     ana.store.run_pending_jobs()
@@ -370,7 +372,7 @@ def test_memory_revised_after_the_turn_is_not_deleted(
 ) -> None:
     ana = LearningStore(stores, mind)
     pizza = ana.space.remember("The user likes pizza", category="preference", subject="pizza")
-    ana.hears("I hate pizza", fact("The user hates pizza", "preference", "pizza"))
+    ana.append_turn("I hate pizza", fact("The user hates pizza", "preference", "pizza"))
     ana.space.revise(pizza.id, "The user loves pizza")
     mind.decide = decide
     ana.store.run_pending_jobs()
@@ -381,7 +383,7 @@ def test_memory_revised_after_the_turn_is_not_deleted(
 def test_turns_before_an_erasure_only_make_proposals(stores: Stores, mind: Mind, how: str) -> None:
     ana = LearningStore(stores, mind, learn=how)
     ana.learns(*HOME)
-    ana.hears("I live in Hamburg!", HOME[1])
+    ana.append_turn("I live in Hamburg!", HOME[1])
     ana.space.erase(ana.only().id)
     ana.store.run_pending_jobs()
     assert (ana.living(), learning_jobs(ana.store)) == ([], [])
@@ -396,7 +398,7 @@ def test_turns_before_an_erasure_only_make_proposals(stores: Stores, mind: Mind,
 @LEARNERS
 def test_erased_turn_teaches_nothing(stores: Stores, mind: Mind, how: str) -> None:
     ana = LearningStore(stores, mind, learn=how)
-    ana.hears(*HOME)
+    ana.append_turn(*HOME)
     ana.session.erase()
     ana.store.run_pending_jobs()
     assert (ana.living(), ana.space.proposals()) == ([], [])
@@ -454,7 +456,7 @@ def test_plan_that_stays_stale_is_retried_later(
         return update(known["content"], "The user lives in Hamburg")(question)
 
     mind.decide = meddle
-    ana.hears(*HOME)
+    ana.append_turn(*HOME)
     ana.store.run_pending_jobs()
     (error,) = learning_jobs(ana.store)
     assert error is not None and error.startswith("Stale")
@@ -471,11 +473,11 @@ def test_turn_processed_late_does_not_overrule_a_later_one(
     ana = LearningStore(stores, mind)
     home = ana.space.remember("The user lives in Berlin", category="context", subject="home")
     mind.decide = lambda _: Status(503)
-    ana.hears(*HOME)
+    ana.append_turn(*HOME)
     ana.store.run_pending_jobs()
     assert learning_jobs(ana.store) != []
     ana.session = ana.space.session("in the evening")
-    ana.hears("I moved to Munich", fact("The user moved to Munich", "context", "home"))
+    ana.append_turn("I moved to Munich", fact("The user moved to Munich", "context", "home"))
     mind.decide = update("The user lives in Berlin", "The user lives in Munich")
     ana.store.run_pending_jobs()
     assert ana.living() == ["The user lives in Munich"]
@@ -493,7 +495,7 @@ def test_facts_that_cannot_be_reconciled_are_added_and_marked(
     ana = LearningStore(stores, mind)
     ana.space.remember("The user lives in Berlin", category="context", subject="home")
     mind.decide = lambda _: Status(500)
-    ana.hears(*HOME)
+    ana.append_turn(*HOME)
     for _ in range(4):
         ana.store.run_pending_jobs()
         assert ana.living() == ["The user lives in Berlin"]
@@ -519,7 +521,7 @@ def test_turn_with_tool_trust_is_not_learned(
 ) -> None:
     ana = LearningStore(stores, mind, learn=how)
     ana.session = ana.store.space("ana", trust=trust).session("talk")
-    ana.hears(*HOME)
+    ana.append_turn(*HOME)
     assert learning_jobs(ana.store) == [] and ana.store.run_pending_jobs() == 0
     assert ana.living() == []
 
@@ -538,8 +540,8 @@ def test_messages_of_assistant_system_and_tool_are_not_learned(
 
 def test_learning_can_be_turned_off(stores: Stores, mind: Mind) -> None:
     ana = LearningStore(stores, mind, learn="off")
-    ana.hears(*HOME)
-    ana.hears("Remember that I live in Hamburg.", HOME[1])
+    ana.append_turn(*HOME)
+    ana.append_turn("Remember that I live in Hamburg.", HOME[1])
     assert learning_jobs(ana.store) == [] and ana.store.run_pending_jobs() == 0
     assert (ana.living(), mind.decided) == ([], [])
 
@@ -548,7 +550,7 @@ def test_pending_learn_jobs_are_dropped_when_learning_is_turned_off(
     stores: Stores, mind: Mind
 ) -> None:
     ana = LearningStore(stores, mind)
-    ana.hears(*HOME)
+    ana.append_turn(*HOME)
     ana.store.close()
     again = LearningStore(stores, mind, learn="off")
     again.store.run_pending_jobs()

@@ -40,7 +40,7 @@ def numbered(
     return [SummaryEvent(first + gap * i, *message) for i, message in enumerate(messages)]
 
 
-SAID = st.builds(
+EVENTS = st.builds(
     numbered, st.lists(MESSAGES, max_size=70), st.integers(0, 10**9), st.integers(1, 3)
 )
 
@@ -50,7 +50,7 @@ def turns(count: int, tokens: int = 100, text: str = "hello", first: int = 1) ->
     return [SummaryEvent(first + i, roles[i % 2], text, (), tokens) for i in range(count)]
 
 
-def said(text: str, calls: tuple[str, ...] = (), role: str = "user") -> SummaryEvent:
+def summary_event(text: str, calls: tuple[str, ...] = (), role: str = "user") -> SummaryEvent:
     return SummaryEvent(7, role, text, calls, 10)
 
 
@@ -65,19 +65,19 @@ def last_pass(text: str) -> str:
 @pytest.mark.parametrize(
     ("message", "line"),
     [
-        (said("Hello there"), "- [7] user: Hello there"),
-        (said("  two\nlines\t and \u2028 more "), "- [7] user: two lines and more"),
-        (said("x" * LINE_CHARS), "- [7] user: " + "x" * LINE_CHARS),
-        (said("x" * (LINE_CHARS + 1)), "- [7] user: " + "x" * LINE_CHARS + "..."),
-        (said("é👍" * 100), "- [7] user: " + "é👍" * 90 + "..."),
-        (said("", ("search", "open")), "- [7] user: [tool calls: search, open]"),
-        (said(" \n ", ("search",)), "- [7] user: [tool calls: search]"),
-        (said("", ("a\nb",)), "- [7] user: [tool calls: a b]"),
-        (said("Looking", ("search",)), "- [7] user: Looking"),
-        (said(""), "- [7] user: [no text]"),
-        (said("\u200b\n"), "- [7] user: [no text]"),
-        (said("hi", role="tool\nforged"), "- [7] tool forged: hi"),
-        (said("hi", role="r" * 40), "- [7] " + "r" * 24 + "...: hi"),
+        (summary_event("Hello there"), "- [7] user: Hello there"),
+        (summary_event("  two\nlines\t and \u2028 more "), "- [7] user: two lines and more"),
+        (summary_event("x" * LINE_CHARS), "- [7] user: " + "x" * LINE_CHARS),
+        (summary_event("x" * (LINE_CHARS + 1)), "- [7] user: " + "x" * LINE_CHARS + "..."),
+        (summary_event("é👍" * 100), "- [7] user: " + "é👍" * 90 + "..."),
+        (summary_event("", ("search", "open")), "- [7] user: [tool calls: search, open]"),
+        (summary_event(" \n ", ("search",)), "- [7] user: [tool calls: search]"),
+        (summary_event("", ("a\nb",)), "- [7] user: [tool calls: a b]"),
+        (summary_event("Looking", ("search",)), "- [7] user: Looking"),
+        (summary_event(""), "- [7] user: [no text]"),
+        (summary_event("\u200b\n"), "- [7] user: [no text]"),
+        (summary_event("hi", role="tool\nforged"), "- [7] tool forged: hi"),
+        (summary_event("hi", role="r" * 40), "- [7] " + "r" * 24 + "...: hi"),
     ],
 )
 def test_condensed_message_is_one_line(message: SummaryEvent, line: str) -> None:
@@ -206,7 +206,7 @@ def test_long_pass_replaces_the_whole_previous_summary() -> None:
 
 
 @check
-@given(ANY_TEXT | st.integers(0, 1_200).map("old line\n".__mul__), SAID.filter(bool))
+@given(ANY_TEXT | st.integers(0, 1_200).map("old line\n".__mul__), EVENTS.filter(bool))
 def test_condensed_pass_fits_and_has_a_line_for_every_message(
     previous: str, messages: list[SummaryEvent]
 ) -> None:
@@ -222,7 +222,7 @@ def test_condensed_pass_fits_and_has_a_line_for_every_message(
 
 
 @check
-@given(SAID, st.integers(1, 20_000))
+@given(EVENTS, st.integers(1, 20_000))
 def test_condense_takes_as_many_messages_as_needed_and_no_more(
     messages: list[SummaryEvent], window: int
 ) -> None:
@@ -237,7 +237,7 @@ def test_condense_takes_as_many_messages_as_needed_and_no_more(
 
 
 @check
-@given(ANY_TEXT, SAID, st.integers(1, 20_000))
+@given(ANY_TEXT, EVENTS, st.integers(1, 20_000))
 def test_condense_if_due_condenses_until_it_is_not_due(
     previous: str, messages: list[SummaryEvent], window: int
 ) -> None:

@@ -1,4 +1,4 @@
-"""What becomes of memories when people change their minds: many conversations, kept as data.
+"""How memories change when people change their minds: many conversations, stored as data.
 
 A case in ``cases`` is what a user says, what a model makes of each turn, and what must be true in
 the end. ``facts`` are [content, category, subject]; a decision names the memory it is about by its
@@ -103,8 +103,8 @@ class Script:
             assert self._asked == ["extract"] * bool(asked) + ["decide"] * ("decide" in self._turn)
 
     def __call__(self, request: dict[str, Any]) -> Answer:
-        said = next(each for each in request["messages"] if each["role"] == "user")
-        question = json.loads(said["content"])
+        message = next(each for each in request["messages"] if each["role"] == "user")
+        question = json.loads(message["content"])
         with self._lock:
             try:
                 return (
@@ -137,13 +137,13 @@ class Script:
 _FACT = ("content", "category", "subject")
 
 
-def _decision(told: Mapping[str, Any], question: Mapping[str, Any]) -> dict[str, Any]:
+def _decision(wanted: Mapping[str, Any], question: Mapping[str, Any]) -> dict[str, Any]:
     """A decision with the id of the memory that the case names by its content."""
-    decision = {name: value for name, value in told.items() if name != "known"}
-    if "known" in told:
-        ids = [each["id"] for each in question["known"] if each["content"] == told["known"]]
+    decision = {name: value for name, value in wanted.items() if name != "known"}
+    if "known" in wanted:
+        ids = [each["id"] for each in question["known"] if each["content"] == wanted["known"]]
         if len(ids) != 1:
-            raise Unexpected(f"{told['known']!r} is not one of {question['known']}")
+            raise Unexpected(f"{wanted['known']!r} is not one of {question['known']}")
         decision["id"] = ids[0]
     return decision
 
@@ -168,7 +168,7 @@ class Moment(NamedTuple):
 
 
 class CaseConversation:
-    """One case told to a store."""
+    """One case, played to a store."""
 
     def __init__(self, learner: Learner, user: str, case: Mapping[str, Any]) -> None:
         self.learner = learner
@@ -190,7 +190,7 @@ class CaseConversation:
         return {each for moment in self.moments for each in moment.living} - set(self.living())
 
     def _say(self, turn: Mapping[str, Any]) -> None:
-        session = self.space.session(f"{self.space.user} {turn.get('session', 'talk')}")
+        session = self.space.session(f"{self.space.user} {turn.get('session', 'conversation')}")
         if "assistant" in turn:
             session.append({"role": "assistant", "content": turn["assistant"]})
             assert self._waiting() == []
@@ -274,41 +274,41 @@ def user(request: pytest.FixtureRequest, by_model: Learner, by_rules: Learner) -
 def test_model_updates_memories_in_every_case(
     by_model: Learner, user: str, case: dict[str, Any]
 ) -> None:
-    talk = CaseConversation(by_model, user, case)
-    assert talk.living() == sorted(case["living"])
-    for told in case.get("former", []):
-        _check_former(talk, told)
-    for memory in talk.own():
-        assert len(talk.space.history(memory.id)) == case.get("versions", memory.version)
-    _check_past(talk)
-    _check_recall(talk, case)
-    _check_forgotten(talk)
+    conversation = CaseConversation(by_model, user, case)
+    assert conversation.living() == sorted(case["living"])
+    for former in case.get("former", []):
+        _check_former(conversation, former)
+    for memory in conversation.own():
+        assert len(conversation.space.history(memory.id)) == case.get("versions", memory.version)
+    _check_past(conversation)
+    _check_recall(conversation, case)
+    _check_forgotten(conversation)
 
 
 @pytest.mark.parametrize("case", _chosen("rules"))
 def test_rules_learn_plain_statements_in_every_case(
     by_rules: Learner, user: str, case: dict[str, Any]
 ) -> None:
-    talk = CaseConversation(by_rules, user, case)
-    assert talk.living() == sorted(case["rules"])
-    _check_past(talk)
+    conversation = CaseConversation(by_rules, user, case)
+    assert conversation.living() == sorted(case["rules"])
+    _check_past(conversation)
     if case.get("finds") in case["rules"]:
-        _check_recall(talk, case)
-    _check_forgotten(talk)
+        _check_recall(conversation, case)
+    _check_forgotten(conversation)
 
 
-def _check_former(talk: CaseConversation, told: Mapping[str, Any]) -> None:
-    """The former content stands in the past and in the history of the memory it belongs to."""
-    moment = talk.moments[told["after"]]
+def _check_former(conversation: CaseConversation, former: Mapping[str, Any]) -> None:
+    """The former content is found as of its time, and in the history of its memory."""
+    moment = conversation.moments[former["after"]]
     (id,) = {
         memory.id
         for as_of in (moment.position, moment.at)
-        for memory in talk.own(as_of=as_of)
-        if memory.content == told["said"]
+        for memory in conversation.own(as_of=as_of)
+        if memory.content == former["said"]
     }
-    versions = talk.space.history(id)
-    assert told["said"] in [each.content for each in versions if each.position <= moment.position]
-    assert _ends(versions) == told["now"]
+    versions = conversation.space.history(id)
+    assert former["said"] in [each.content for each in versions if each.position <= moment.position]
+    assert _ends(versions) == former["now"]
 
 
 def _ends(versions: list[Version]) -> str | None:
@@ -316,32 +316,32 @@ def _ends(versions: list[Version]) -> str | None:
     return None if versions[-1].op == "forget" else versions[-1].content
 
 
-def _check_past(talk: CaseConversation) -> None:
+def _check_past(conversation: CaseConversation) -> None:
     """Each moment can be looked at as it was, by its position and by its time."""
-    for moment in talk.moments:
-        assert talk.living(as_of=moment.position) == moment.living
-        assert talk.living(as_of=moment.at) == moment.living
+    for moment in conversation.moments:
+        assert conversation.living(as_of=moment.position) == moment.living
+        assert conversation.living(as_of=moment.at) == moment.living
 
 
-def _check_recall(talk: CaseConversation, case: Mapping[str, Any]) -> None:
+def _check_recall(conversation: CaseConversation, case: Mapping[str, Any]) -> None:
     if "ask" not in case:
         return
-    hits = [hit.text for hit in talk.space.recall(case["ask"], kinds=["fact"], limit=50)]
+    hits = [hit.text for hit in conversation.space.recall(case["ask"], kinds=["fact"], limit=50)]
     assert case["finds"] in hits[:3]
-    assert talk.former().isdisjoint(hits)
+    assert conversation.former().isdisjoint(hits)
 
 
-def _check_forgotten(talk: CaseConversation) -> None:
+def _check_forgotten(conversation: CaseConversation) -> None:
     """What was forgotten is recalled by nothing, says why, and can be brought back."""
-    living = {memory.id for memory in talk.own()}
-    for memory in talk.own(include_forgotten=True):
+    living = {memory.id for memory in conversation.own()}
+    for memory in conversation.own(include_forgotten=True):
         if memory.id in living:
             continue
-        assert talk.space.history(memory.id)[-1].reason
-        found = talk.space.recall(memory.content, kinds=["fact"], limit=50)
+        assert conversation.space.history(memory.id)[-1].reason
+        found = conversation.space.recall(memory.content, kinds=["fact"], limit=50)
         assert memory.id not in {hit.id for hit in found}
-        assert talk.space.restore(memory.id).content == memory.content
-        assert memory.id in {each.id for each in talk.own()}
+        assert conversation.space.restore(memory.id).content == memory.content
+        assert memory.id in {each.id for each in conversation.own()}
 
 
 def test_update_corpus_has_enough_cases() -> None:

@@ -1,4 +1,4 @@
-"""A damaged file: nothing is answered wrongly without a word, and what is whole can be saved."""
+"""A damaged file: no wrong answer without a report, and undamaged entries can be salvaged."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from reverie.errors import EmbeddingModelChangedError, StoreDamaged
 from reverie.maintenance import damage
 from tests.conftest import PROVE
 from tests.figures import figure
-from tests.maintenance import damaging
-from tests.maintenance.damaging import (
+from tests.maintenance import damaged_stores
+from tests.maintenance.damaged_stores import (
     Answers,
     answers,
     make_store,
@@ -38,14 +38,14 @@ class Whole:
         make_store(path)
         self.data = path.read_bytes()
         self.rows = rows_of(path)
-        # On a copy: a recall leaves a note behind.
+        # On a copy: a recall writes a note.
         (folder / "asked.db").write_bytes(self.data)
         with open_store(folder / "asked.db") as store:
             self.answers = answers(store)
-            for name, user in damaging.SCOPES:
+            for name, user in damaged_stores.SCOPES:
                 space = store.space(name, user=user)
                 for memory in space.memories(include_forgotten=True):
-                    shown = damaging.pieces([memory, space.history(memory.id)])
+                    shown = damaged_stores.pieces([memory, space.history(memory.id)])
                     self.answers.pieces[name, user, memory.id] = set(shown)
         assert not self.answers.errors
 
@@ -94,11 +94,11 @@ def check(whole: Whole, folder: Path, how: str, most_lost: int) -> None:
 
 def check_answers(whole: Whole, store: Store, how: str) -> None:
     found, report = answers(store), store.verify()
-    told = not report.ok or store.damaged > 0
+    reported = not report.ok or store.damaged > 0
     for name, value in found.given.items():
         if name in whole.answers.given and value == whole.answers.given[name]:
             continue
-        assert told, f"{how}: {name} answers otherwise, and nothing tells of it"
+        assert reported, f"{how}: {name} answers otherwise, and nothing tells of it"
         for piece in found.pieces[name]:
             assert whole.piece(name, piece), f"{how}: {name} answers {piece!r}"
     for name, error in found.errors.items():
@@ -111,7 +111,7 @@ def check_upkeep(whole: Whole, store: Store, folder: Path, how: str) -> None:
     if damaged:
         assert store.doctor()["problems"], f"{how}: the doctor finds nothing"
         assert problems, f"{how}: verify finds nothing"
-    for name, user in damaging.SCOPES:
+    for name, user in damaged_stores.SCOPES:
         try:
             list(store.space(name, user=user).export(skip_damaged=True))
         except StoreDamaged:
@@ -177,21 +177,21 @@ def run(
         (folder / "damaged.db").write_bytes(data)
         (folder / "kept.db").write_bytes(data)
         check(whole, folder, how, most_lost)
-        figure("flipped bits" if kind is damaging.flip else "otherwise damaged files", 1)
+        figure("flipped bits" if kind is damaged_stores.flip else "otherwise damaged files", 1)
         shutil.rmtree(folder)
 
 
 def test_one_flipped_bit_is_detected_and_salvaged_around(whole: Whole, tmp_path: Path) -> None:
-    run(whole, tmp_path, damaging.flip, range(FLIPS), 1)
+    run(whole, tmp_path, damaged_stores.flip, range(FLIPS), 1)
 
 
 def test_run_of_changed_bytes_is_detected_and_salvaged_around(whole: Whole, tmp_path: Path) -> None:
-    run(whole, tmp_path, damaging.overwrite, range(OTHERS), 2)
+    run(whole, tmp_path, damaged_stores.overwrite, range(OTHERS), 2)
 
 
 def test_page_of_zeros_is_detected_and_salvaged_around(whole: Whole, tmp_path: Path) -> None:
-    run(whole, tmp_path, damaging.zero_page, range(OTHERS), 40)
+    run(whole, tmp_path, damaged_stores.zero_page, range(OTHERS), 40)
 
 
 def test_truncated_file_is_detected_and_salvaged_around(whole: Whole, tmp_path: Path) -> None:
-    run(whole, tmp_path, damaging.cut, range(OTHERS), 1_000)
+    run(whole, tmp_path, damaged_stores.cut, range(OTHERS), 1_000)

@@ -1,4 +1,4 @@
-"""Data in a prompt cannot change the speaker, whatever it is spelled with."""
+"""Escaped text cannot change the speaker in a prompt, however it is spelled."""
 
 from __future__ import annotations
 

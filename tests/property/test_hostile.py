@@ -1,4 +1,4 @@
-"""Every text is kept to the byte or refused by name; no query is an error."""
+"""Every text is stored byte for byte or refused with InvalidInput; no query is an error."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ Who = tuple[str, str | None]
 
 
 def canary(who: Who, number: int) -> str:
-    """One word that tells whose it is."""
+    """A word that names the owner it belongs to."""
     return f"canary{OWNERS.index(who)}x{number}q"
 
 
@@ -120,7 +120,7 @@ class World:
     def everything(self, who: Who) -> list[object]:
         """All that this handle can be made to say."""
         handle = self.handle(who)
-        said: list[object] = [
+        answers: list[object] = [
             handle.memories(),
             handle.memories(include_forgotten=True),
             handle.memories(category="alpha"),
@@ -131,16 +131,16 @@ class World:
             repr(handle),
         ]
         for mode in ("keyword", "vector", "hybrid"):
-            said.append(handle.recall("zebra canary", mode=mode, limit=100, explain=True))
+            answers.append(handle.recall("zebra canary", mode=mode, limit=100, explain=True))
         for position in range(0, 40, 7):
-            said.append(handle.memories(as_of=position, include_forgotten=True))
-            said.append(handle.recall("zebra", as_of=position, limit=100))
-        said.append(handle.recall("zebra", as_of="2026-06-01", limit=100))
+            answers.append(handle.memories(as_of=position, include_forgotten=True))
+            answers.append(handle.recall("zebra", as_of=position, limit=100))
+        answers.append(handle.recall("zebra", as_of="2026-06-01", limit=100))
         own_and_shared = [*self.made[who], *(self.made[who[0], None])]
         for id in dict.fromkeys(own_and_shared):
-            said.append(handle.get(id))
-            said.append(handle.history(id))
-        return said
+            answers.append(handle.get(id))
+            answers.append(handle.history(id))
+        return answers
 
 
 @pytest.mark.parametrize("seed", range(max(EXAMPLES // 30, 1)))
@@ -150,9 +150,9 @@ def test_canary_of_one_scope_is_visible_in_no_other(stores: Stores, seed: int) -
         world.write(world.chance.choice(world.owners))
     for who in world.owners:
         handle = world.handle(who)
-        said, exported = world.everything(who), list(handle.export())
-        crossed = (named_in(said) - visible(who)) | (named_in(exported) - {who})
-        figure("operations", len(said) + 1)
+        seen, exported = world.everything(who), list(handle.export())
+        crossed = (named_in(seen) - visible(who)) | (named_in(exported) - {who})
+        figure("operations", len(seen) + 1)
         figure("canaries seen elsewhere", len(crossed))
         assert not crossed
         for other in world.owners:

@@ -1,4 +1,4 @@
-"""The engine against a model small enough to be seen through: every answer must be the same."""
+"""The engine against a simple model: every answer must be the same."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ Who = tuple[str, str | None]
 
 @dataclass(frozen=True)
 class State:
-    """What the model knows of one version."""
+    """One version in the model."""
 
     id: str
     version: int

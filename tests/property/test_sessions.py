@@ -1,4 +1,4 @@
-"""Sessions against a model that is nothing but lists: whatever happens, both say the same."""
+"""Sessions against a model made of lists: after any calls, both give the same answers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ MESSAGE = st.tuples(st.sampled_from(ROLES), st.sampled_from(WORDS))
 TURN = st.tuples(st.sampled_from(ROLES[:2]), st.sampled_from(WORDS))
 PICK = st.integers(0, 1_000)
 
-Said = tuple[str, str]
+RoleAndText = tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Line:
     """One event. ``order`` is when it was written."""
 
     sequence: int
-    said: Said
+    message: RoleAndText
     order: int
 
 
@@ -55,7 +55,7 @@ class Window:
     """Where a history without its beginning stands: what goes before it, how much of it is known,
     the last event of that, and whether the session of this event ends there."""
 
-    before: list[Said]
+    before: list[RoleAndText]
     known: int
     last: Origin
     order: int
@@ -64,7 +64,7 @@ class Window:
 
 @dataclass
 class ModelSession:
-    """One session: its own events, and what it goes on from, the oldest first."""
+    """One session: its own events, and the events it was forked from, the oldest first."""
 
     lines: list[Line] = field(default_factory=list)
     before: tuple[Origin, ...] = ()
@@ -76,66 +76,66 @@ class ModelSession:
 
 @dataclass
 class Owner:
-    """What one owner has. ``loose``: a backup came back, and no model knows what it will count."""
+    """What one owner has. ``loose``: a backup was restored, so the next sequences are unknown."""
 
-    talks: dict[str, ModelSession] = field(default_factory=dict)
+    sessions: dict[str, ModelSession] = field(default_factory=dict)
     learned: dict[str, tuple[str, Origin]] = field(default_factory=dict)
     loose: bool = False
 
-    def talk(self, name: str) -> ModelSession:
-        return self.talks.setdefault(name, ModelSession())
+    def session_model(self, name: str) -> ModelSession:
+        return self.sessions.setdefault(name, ModelSession())
 
     def end(self, name: str) -> None:
         """A session was erased: its forks go on from where it had been forked itself."""
-        talk = self.talk(name)
-        self.talks[name] = ModelSession(last=talk.last, order=talk.order)
-        for other in self.talks.values():
+        model = self.session_model(name)
+        self.sessions[name] = ModelSession(last=model.last, order=model.order)
+        for other in self.sessions.values():
             other.before = tuple(origin for origin in other.before if origin.session != name)
 
-    def silence(self, origin: Origin) -> None:
+    def erase_event(self, origin: Origin) -> None:
         """One event was erased."""
-        talk = self.talk(origin.session)
-        talk.lines = [line for line in talk.lines if line.sequence != origin.sequence]
+        model = self.session_model(origin.session)
+        model.lines = [line for line in model.lines if line.sequence != origin.sequence]
 
     def events(self, name: str, before: Iterable[Origin] | None = None) -> list[tuple[str, Line]]:
-        """What a session shows, each with the session it stands in."""
-        talk = self.talks.get(name, ModelSession())
+        """The events of a session, each with the session that holds it."""
+        model = self.sessions.get(name, ModelSession())
         found, after = [], 0
-        for origin in talk.before if before is None else before:
-            lines = self.talks[origin.session].lines
+        for origin in model.before if before is None else before:
+            lines = self.sessions[origin.session].lines
             found += [(origin.session, x) for x in lines if after < x.sequence <= origin.sequence]
             after = origin.sequence
-        own = talk.lines if before is None else []
+        own = model.lines if before is None else []
         return found + [(name, line) for line in own if line.sequence > after]
 
-    def said(self, name: str) -> list[Said]:
-        return [line.said for _, line in self.events(name) if line.said[0] != "system"]
+    def messages(self, name: str) -> list[RoleAndText]:
+        return [line.message for _, line in self.events(name) if line.message[0] != "system"]
 
     def upto(self, origin: Origin) -> tuple[Origin, ...]:
-        """What a fork at this event goes on from. At 0 it only belongs to that session."""
-        return (*self.talks[origin.session].before, origin) if origin.sequence else (origin,)
+        """The events that a fork at this event continues. At 0 it only belongs to that session."""
+        return (*self.sessions[origin.session].before, origin) if origin.sequence else (origin,)
 
     def living(self) -> list[str]:
-        return [name for name, talk in self.talks.items() if talk.lines]
+        return [name for name, model in self.sessions.items() if model.lines]
 
     def listed(self) -> list[str]:
-        return sorted(self.living(), key=lambda name: -self.talks[name].order)
+        return sorted(self.living(), key=lambda name: -self.sessions[name].order)
 
     def preview(self, name: str) -> str:
-        lines = self.talks[name].lines
-        return next((line.said[1] for line in lines if line.said[0] == "user"), "Untitled")
+        lines = self.sessions[name].lines
+        return next((line.message[1] for line in lines if line.message[0] == "user"), "Untitled")
 
     def shown(self) -> dict[Origin, str]:
         """The events that a recall may find."""
         return {
-            Origin(name, line.sequence): line.said[1]
-            for name, talk in self.talks.items()
-            for line in talk.lines
-            if not talk.hidden and line.said[0] != "system"
+            Origin(name, line.sequence): line.message[1]
+            for name, model in self.sessions.items()
+            for line in model.lines
+            if not model.hidden and line.message[0] != "system"
         }
 
     def found(self, word: str) -> dict[str, str]:
-        """By id: what has the word, stands beside it, or is where a memory with it came from."""
+        """By id: events with the word, their neighbours, and the origins of memories with it."""
         shown = self.shown()
         beside = {
             Origin(having.session, having.sequence + step)
@@ -150,55 +150,55 @@ class Owner:
             **{id: content for id, (content, _) in learned.items()},
         }
 
-    def family(self, name: str) -> set[str]:
-        kin = {name, *(origin.session for origin in self.talk(name).before)}
+    def related_sessions(self, name: str) -> set[str]:
+        related = {name, *(origin.session for origin in self.session_model(name).before)}
         grown = True
         while grown:
             more = {
                 other
-                for other, talk in self.talks.items()
-                if talk.before and talk.before[-1].session in kin
+                for other, model in self.sessions.items()
+                if model.before and model.before[-1].session in related
             }
-            grown = not more <= kin
-            kin |= more
-        return kin
+            grown = not more <= related
+            related |= more
+        return related
 
-    def known(self, history: list[Said], among: Iterable[str]) -> int:
+    def known(self, history: list[RoleAndText], among: Iterable[str]) -> int:
         """How much of a history was said already, from its beginning."""
         most = 0
         for name in among:
             shared = 0
-            for one, other in zip(history, self.said(name), strict=False):
+            for one, other in zip(history, self.messages(name), strict=False):
                 if one != other:
                     break
                 shared += 1
             most = max(most, shared)
         return most
 
-    def windows(self, history: list[Said], among: Iterable[str]) -> list[Window]:
+    def windows(self, history: list[RoleAndText], among: Iterable[str]) -> list[Window]:
         """Every place where one of the newest sessions says what the history begins with.
 
         It must have been said by two: one message alone, or twice the same, is said by accident.
         """
         found = []
-        for name in sorted(among, key=lambda name: -self.talks[name].order)[:MAX_SESSIONS]:
-            line = [(of, line) for of, line in self.events(name) if line.said[0] != "system"]
+        for name in sorted(among, key=lambda name: -self.sessions[name].order)[:MAX_SESSIONS]:
+            line = [(of, line) for of, line in self.events(name) if line.message[0] != "system"]
             for begin in range(len(line)):
                 known = 0
                 for one, (_, other) in zip(history, line[begin:], strict=False):
-                    if one != other.said:
+                    if one != other.message:
                         break
                     known += 1
                 if len({role for role, _ in history[:known]}) < 2:
                     continue
                 of, last = line[begin + known - 1]
-                own = [each for each in self.talks[of].lines if each.said[0] != "system"]
-                before = [each.said for _, each in line[:begin]]
+                own = [each for each in self.sessions[of].lines if each.message[0] != "system"]
+                before = [each.message for _, each in line[:begin]]
                 at = Origin(of, last.sequence)
                 found.append(Window(before, known, at, last.order, own[-1] == last))
         return found
 
-    def window(self, history: list[Said], among: Iterable[str], beyond: int) -> list[Window]:
+    def window(self, history: list[RoleAndText], among: Iterable[str], beyond: int) -> list[Window]:
         """The best place where more than ``beyond`` is known, or several that are the same event.
 
         An end of a session is better than any other place, then the longest, then the newest.
@@ -210,8 +210,8 @@ class Owner:
         return [each for each in found if self.loose or each.order == newest]
 
 
-def message(said: Said) -> dict[str, Any]:
-    return {"role": said[0], "content": said[1]}
+def message(turn: RoleAndText) -> dict[str, Any]:
+    return {"role": turn[0], "content": turn[1]}
 
 
 def by_id(hits: Iterable[Hit]) -> list[tuple[str | None, str, str]]:
@@ -224,7 +224,7 @@ def by_id(hits: Iterable[Hit]) -> list[tuple[str | None, str, str]]:
     return found
 
 
-def plain(session: Session) -> list[Said]:
+def plain(session: Session) -> list[RoleAndText]:
     events = session.events()
     return [(event.role, event.text) for event in events if event.role != "system"]
 
@@ -243,7 +243,7 @@ class Sessions(RuleBasedStateMachine):
         self.store = self.stores.open(self.name)
         self.owners = {user: Owner() for user in USERS}
         self.orders = itertools.count(1)
-        self.calls: list[tuple[str | None, str, Said, str, int]] = []
+        self.calls: list[tuple[str | None, str, RoleAndText, str, int]] = []
         self.saved: tuple[Path, dict[str | None, Owner], int] | None = None
         self.backups = itertools.count()
         # Since the last backup: whose, which session or event, and which memories.
@@ -270,16 +270,16 @@ class Sessions(RuleBasedStateMachine):
         return self.store.space("one", user=who)
 
     def write(
-        self, who: str | None, name: str, said: Iterable[Said], sequences: Iterable[int]
+        self, who: str | None, name: str, turns: Iterable[RoleAndText], sequences: Iterable[int]
     ) -> None:
         """The model's part of an append that gave these sequences."""
         owner = self.owners[who]
-        talk = owner.talk(name)
-        for each, sequence in zip(said, sequences, strict=True):
-            assert sequence > talk.last and (owner.loose or sequence == talk.last + 1)
-            talk.last, talk.order = sequence, next(self.orders)
-            talk.lines.append(Line(sequence, each, talk.order))
-            talk.hidden = False
+        model = owner.session_model(name)
+        for each, sequence in zip(turns, sequences, strict=True):
+            assert sequence > model.last and (owner.loose or sequence == model.last + 1)
+            model.last, model.order = sequence, next(self.orders)
+            model.lines.append(Line(sequence, each, model.order))
+            model.hidden = False
 
     def some(self, who: str | None, pick: int) -> str | None:
         living = self.owners[who].living()
@@ -287,44 +287,44 @@ class Sessions(RuleBasedStateMachine):
 
     # -- writing ----------------------------------------------------------------------------------
 
-    @rule(who=WHO, name=st.sampled_from(NAMES), said=MESSAGE, ahead=st.sampled_from([None, -1, 3]))
-    def append(self, who: str | None, name: str, said: Said, ahead: int | None) -> None:
-        talk, session = self.owners[who].talk(name), self.space(who).session(name)
-        sequence = None if ahead is None or self.owners[who].loose else talk.last + ahead
-        if sequence is not None and sequence < talk.last:
+    @rule(who=WHO, name=st.sampled_from(NAMES), turn=MESSAGE, ahead=st.sampled_from([None, -1, 3]))
+    def append(self, who: str | None, name: str, turn: RoleAndText, ahead: int | None) -> None:
+        model, session = self.owners[who].session_model(name), self.space(who).session(name)
+        sequence = None if ahead is None or self.owners[who].loose else model.last + ahead
+        if sequence is not None and sequence < model.last:
             if sequence > 0:
                 with pytest.raises(SequenceConflict):
-                    session.append(message(said), sequence=sequence)
+                    session.append(message(turn), sequence=sequence)
             return
-        event = session.append(message(said), sequence=sequence)
-        talk.last = talk.last if sequence is None else sequence - 1
-        self.write(who, name, [said], [event.sequence])
-        assert event.message == message(said)
+        event = session.append(message(turn), sequence=sequence)
+        model.last = model.last if sequence is None else sequence - 1
+        self.write(who, name, [turn], [event.sequence])
+        assert event.message == message(turn)
 
-    @rule(who=WHO, name=st.sampled_from(NAMES), said=st.lists(MESSAGE, max_size=4))
-    def append_many(self, who: str | None, name: str, said: list[Said]) -> None:
-        events = self.space(who).session(name).append_many([message(each) for each in said])
-        self.write(who, name, said, [event.sequence for event in events])
+    @rule(who=WHO, name=st.sampled_from(NAMES), turns=st.lists(MESSAGE, max_size=4))
+    def append_many(self, who: str | None, name: str, turns: list[RoleAndText]) -> None:
+        events = self.space(who).session(name).append_many([message(each) for each in turns])
+        self.write(who, name, turns, [event.sequence for event in events])
 
-    @rule(who=WHO, name=st.sampled_from(NAMES), said=MESSAGE)
-    def append_with_a_key(self, who: str | None, name: str, said: Said) -> None:
+    @rule(who=WHO, name=st.sampled_from(NAMES), turn=MESSAGE)
+    def append_with_a_key(self, who: str | None, name: str, turn: RoleAndText) -> None:
         key = f"key {next(self.orders)}"
-        event = self.space(who).session(name).append(message(said), key=key)
-        self.write(who, name, [said], [event.sequence])
-        self.calls.append((who, name, said, key, event.sequence))
+        event = self.space(who).session(name).append(message(turn), key=key)
+        self.write(who, name, [turn], [event.sequence])
+        self.calls.append((who, name, turn, key, event.sequence))
 
     @rule(pick=PICK)
     def repeat_with_the_same_key(self, pick: int) -> None:
         if not self.calls:
             return
-        who, name, said, key, sequence = self.calls[pick % len(self.calls)]
-        there = {line.sequence for line in self.owners[who].talk(name).lines}
+        who, name, turn, key, sequence = self.calls[pick % len(self.calls)]
+        there = {line.sequence for line in self.owners[who].session_model(name).lines}
         session = self.space(who).session(name)
         if sequence in there:
-            assert session.append(message(said), key=key).sequence == sequence
+            assert session.append(message(turn), key=key).sequence == sequence
         else:
             with pytest.raises(NotFound):
-                session.append(message(said), key=key)
+                session.append(message(turn), key=key)
 
     @rule(
         who=WHO,
@@ -341,14 +341,14 @@ class Sessions(RuleBasedStateMachine):
         pick: int,
         drop: int,
         cut: int,
-        more: list[Said],
+        more: list[RoleAndText],
         named: bool,
         hint: bool,
     ) -> None:
         owner = self.owners[who]
         base = self.some(who, pick)
-        said = [] if base is None else owner.said(base)
-        history = said[drop : max(len(said) - cut, 0)] + more
+        stored = [] if base is None else owner.messages(base)
+        history = stored[drop : max(len(stored) - cut, 0)] + more
         self.sent(who, history, base if named else None, hint)
 
     @rule(
@@ -359,46 +359,50 @@ class Sessions(RuleBasedStateMachine):
         again=st.lists(st.booleans(), max_size=1),
     )
     def follow_with_a_window(
-        self, who: str | None, pick: int, width: int, more: list[Said], again: list[bool]
+        self, who: str | None, pick: int, width: int, more: list[RoleAndText], again: list[bool]
     ) -> None:
         """A client that names its session and sends its last messages only; it may try again."""
         name = self.some(who, pick) or NAMES[0]
-        said = self.owners[who].said(name)
+        stored = self.owners[who].messages(name)
         for each in more:
-            said = [*said, each]
+            stored = [*stored, each]
             for hint in [False, *again]:
-                session = self.sent(who, said[-width:], name, hint)
-            said = plain(session)
+                session = self.sent(who, stored[-width:], name, hint)
+            stored = plain(session)
 
     def sent(
-        self, who: str | None, history: list[Said], name: str | None, hint: bool = False
+        self, who: str | None, history: list[RoleAndText], name: str | None, hint: bool = False
     ) -> Session:
         """Send a history to the store and to the model."""
         owner = self.owners[who]
-        family = owner.living() if name is None else sorted(owner.family(name) & {*owner.living()})
+        candidates = (
+            owner.living()
+            if name is None
+            else sorted(owner.related_sessions(name) & {*owner.living()})
+        )
         sent = [message(each) for each in history]
         sent[:0] = [message(("system", "be kind"))] if hint else []
         session = self.space(who).follow(sent, session=name)
-        self.followed(who, session, history, family, name)
+        self.followed(who, session, history, candidates, name)
         return session
 
     def followed(
         self,
         who: str | None,
         session: Session,
-        history: list[Said],
-        family: list[str],
+        history: list[RoleAndText],
+        candidates: list[str],
         name: str | None,
     ) -> None:
         """What must hold after a history was followed; the model then follows it too."""
         owner = self.owners[who]
-        known = owner.known(history, family)
-        ends = [each for each in family if owner.said(each) == history[:known]]
+        known = owner.known(history, candidates)
+        ends = [each for each in candidates if owner.messages(each) == history[:known]]
         if not history:
             return
         windows: list[Window] = []
         if name is not None and known < len(history) and not (known and ends):
-            windows = owner.window(history, family, known)
+            windows = owner.window(history, candidates, known)
         if windows:
             known = windows[0].known
             ends = [each.last.session for each in windows if each.ends]
@@ -411,16 +415,18 @@ class Sessions(RuleBasedStateMachine):
         else:
             assert not (known and ends), "a session ended there, and it begins another"
             behind = () if fork is None else owner.upto(fork)
-            shared = [line.said for _, line in owner.events("", behind) if line.said[0] != "system"]
+            shared = [
+                line.message for _, line in owner.events("", behind) if line.message[0] != "system"
+            ]
             assert shared == plain(session)[: len(shared)]
             assert shared[len(shared) - known :] == history[:known]
             assert not windows or fork in [each.last for each in windows]
             assert windows or len(shared) == known
             assert fork is not None or not known
             if known < len(history):
-                talk = owner.talk(session.id)
-                talk.before = behind
-                talk.last = max(talk.last, 0 if fork is None else fork.sequence)
+                model = owner.session_model(session.id)
+                model.before = behind
+                model.last = max(model.last, 0 if fork is None else fork.sequence)
         new = history[known:]
         sequences = [event.sequence for event in session.events()]
         self.write(who, session.id, new, sequences[len(sequences) - len(new) :])
@@ -434,7 +440,7 @@ class Sessions(RuleBasedStateMachine):
             return
         session = self.space(who).session(name)
         session.hide("property") if hide else session.restore()
-        self.owners[who].talk(name).hidden = hide
+        self.owners[who].session_model(name).hidden = hide
 
     @rule(who=WHO, pick=PICK)
     def erase(self, who: str | None, pick: int) -> None:
@@ -444,26 +450,26 @@ class Sessions(RuleBasedStateMachine):
                 self.space(who).session("a").erase()
             return
         report = self.space(who).session(name).erase()
-        talk = owner.talk(name)
+        model = owner.session_model(name)
         gone = [id for id, (_, origin) in owner.learned.items() if origin.session == name]
-        assert report.events == len(talk.lines)
-        assert len(report.memories) == len(talk.private) + len(gone)
+        assert report.events == len(model.lines)
+        assert len(report.memories) == len(model.private) + len(gone)
         owner.learned = {id: made for id, made in owner.learned.items() if id not in gone}
         owner.end(name)
-        self.erased.append((who, name, {*gone, *talk.private}))
+        self.erased.append((who, name, {*gone, *model.private}))
 
     @rule(who=WHO, name=st.sampled_from(NAMES), word=st.sampled_from(WORDS))
     def remember_privately(self, who: str | None, name: str, word: str) -> None:
-        if self.owners[who].talk(name).lines:
+        if self.owners[who].session_model(name).lines:
             memory = self.space(who).session(name).remember(f"{word} private")
             assert memory.session == name
-            self.owners[who].talk(name).private[memory.id] = memory.content
+            self.owners[who].session_model(name).private[memory.id] = memory.content
 
     @rule(who=WHO, pick=PICK, word=st.sampled_from(WORDS))
     def learn(self, who: str | None, pick: int, word: str) -> None:
         owner, name = self.owners[who], self.some(who, pick)
         if name is not None:
-            lines = owner.talk(name).lines
+            lines = owner.session_model(name).lines
             origin = Origin(name, lines[pick % len(lines)].sequence)
             memory = self.space(who).remember(f"{word} learned", origin=origin)
             owner.learned[memory.id] = (f"{word} learned", origin)
@@ -479,7 +485,7 @@ class Sessions(RuleBasedStateMachine):
         assert report.sources == ((origin,) if source else ())
         self.erased.append((who, origin if source else None, {id}))
         if source:
-            owner.silence(origin)
+            owner.erase_event(origin)
 
     # -- the world --------------------------------------------------------------------------------
 
@@ -514,13 +520,13 @@ class Sessions(RuleBasedStateMachine):
         for who, what, memories in self.erased:
             owner = self.owners[who]
             if isinstance(what, Origin):
-                owner.silence(what)
+                owner.erase_event(what)
             elif what is not None:
                 owner.end(what)
             for id in memories:
                 owner.learned.pop(id, None)
-                for talk in owner.talks.values():
-                    talk.private.pop(id, None)
+                for model in owner.sessions.values():
+                    model.private.pop(id, None)
         for owner in self.owners.values():
             owner.loose = True
 
@@ -535,30 +541,30 @@ class Sessions(RuleBasedStateMachine):
                 sorted(owner.listed()) if owner.loose else owner.listed()
             )
             for info in infos:
-                talk = owner.talks[info.id]
-                assert info.events == len(talk.lines)
-                assert (info.hidden_at is not None) == talk.hidden
+                model = owner.sessions[info.id]
+                assert info.events == len(model.lines)
+                assert (info.hidden_at is not None) == model.hidden
                 assert info.preview == owner.preview(info.id)
 
     @rule(who=WHO)
     def everything_is_readable(self, who: str | None) -> None:
         owner, space = self.owners[who], self.space(who)
-        shown = [name for name in owner.listed() if not owner.talks[name].hidden]
+        shown = [name for name in owner.listed() if not owner.sessions[name].hidden]
         assert {info.id for info in space.sessions()} == {*shown}
-        for name in owner.talks:
+        for name in owner.sessions:
             session = space.session(name)
             events = [(e.session, e.sequence, (e.role, e.text)) for e in session.events()]
-            wanted = [(of, line.sequence, line.said) for of, line in owner.events(name)]
+            wanted = [(of, line.sequence, line.message) for of, line in owner.events(name)]
             assert events == wanted
             assert session.events(2) == session.events()[-2:]
             own = [memory.id for memory in session.memories() if memory.session == name]
-            assert own == [*owner.talks[name].private][::-1]
-            kin = {name, *(origin.session for origin in owner.talks[name].before)}
-            assert {memory.session for memory in session.memories()} <= kin
+            assert own == [*owner.sessions[name].private][::-1]
+            related = {name, *(origin.session for origin in owner.sessions[name].before)}
+            assert {memory.session for memory in session.memories()} <= related
 
     @rule(who=WHO, word=st.sampled_from(WORDS), name=st.sampled_from(NAMES))
     def recall(self, who: str | None, word: str, name: str) -> None:
-        """Every event with the word is found; what else is found stands beside one."""
+        """Every event with the word is found; anything else that is found is next to one."""
         options: dict[str, Any] = {"mode": "keyword", "limit": 500, "ranking": EACH}
         wanted = {
             (user, id, text)
@@ -570,11 +576,14 @@ class Sessions(RuleBasedStateMachine):
         assert {*found} == wanted and len(found) == len(wanted)
         for hit in hits:
             assert bool(hit.parts["keyword"]) == (word in hit.text)
-        kin = [name, *(origin.session for origin in self.owners[who].talk(name).before)]
+        related = [
+            name,
+            *(origin.session for origin in self.owners[who].session_model(name).before),
+        ]
         private = {
             (who, id, text)
-            for each in kin
-            for id, text in self.owners[who].talk(each).private.items()
+            for each in related
+            for id, text in self.owners[who].session_model(each).private.items()
             if word in text
         }
         found = by_id(self.space(who).session(name).recall(word, **options))

@@ -166,7 +166,7 @@ class VaultActions:
             # A person may be editing the file of what is erased.
             texts = {version.content or "" for version in space.history(memory.id)}
             for path in self.kept.files():
-                document = self.kept.told(path)
+                document = self.kept.document(path)
                 if memory.id in {document.text("id"), document.text("conflict_of")}:
                     texts.add(document.content)
             self.destroy(texts)
@@ -180,17 +180,17 @@ class VaultActions:
 
     def hide(self) -> None:
         try:
-            talk = self.space().session("chat")
-            talk.hide() if self.chance.random() < 0.5 else talk.restore()
+            session = self.space().session("chat")
+            session.hide() if self.chance.random() < 0.5 else session.restore()
         except NotFound:
             return
 
     def summarise(self) -> None:
-        talk = self.space().session("chat")
+        session = self.space().session("chat")
         try:
-            upper = talk.info().events
-            summary = talk.summary()
-            talk.write_summary(
+            upper = session.info().events
+            summary = session.summary()
+            session.write_summary(
                 f"summary {self.count}",
                 upper=max(upper, summary.upper),
                 expected_epoch=summary.epoch,
@@ -214,7 +214,7 @@ class VaultActions:
         path = self.file()
         if path is None:
             return
-        document = self.kept.told(path)
+        document = self.kept.document(path)
         raw = self.kept.path(path).read_bytes()
         new = self.text()
         self.chance.choice((self.edit_whole, self.edit_in_place))(path, raw, document.content, new)
@@ -230,7 +230,7 @@ class VaultActions:
     def strip(self) -> None:
         """Take the front matter out."""
         if path := self.file():
-            self.kept.write(path, self.kept.told(path).content + "\n")
+            self.kept.write(path, self.kept.document(path).content + "\n")
 
     def label(self) -> None:
         if path := self.file():
@@ -257,7 +257,7 @@ class VaultActions:
 
     def delete(self) -> None:
         if path := self.file():
-            content = self.kept.told(path).content
+            content = self.kept.document(path).content
             self.kept.path(path).unlink()
             # An edit that nobody saw, deleted by the person who made it, is theirs to lose.
             if not self.known(content):
@@ -266,7 +266,7 @@ class VaultActions:
     def delete_record(self) -> None:
         if path := self.file(self.chance.choice(("turns", "summary", "conflict"))):
             if ".conflict-v" in path:
-                self.erased.add(self.kept.told(path).content)
+                self.erased.add(self.kept.document(path).content)
             self.kept.path(path).unlink()
 
     def scribble(self) -> None:
@@ -344,24 +344,25 @@ ACTS: tuple[tuple[int, str], ...] = (
 @pytest.mark.parametrize("seed", (*range(SEEDS), *(each for each in FOUND if each >= SEEDS)))
 def test_random_edits_of_store_and_vault_converge_without_loss(tmp_path: Path, seed: int) -> None:
     kept = Kept(tmp_path, turns="apart" if seed % 4 == 3 else "together")
-    life = VaultActions(kept, seed)
+    actions = VaultActions(kept, seed)
     weights = [weight for weight, _ in ACTS]
     for _ in range(STEPS):
-        (_, act) = life.chance.choices(ACTS, weights)[0]
-        getattr(life, act)()
-        kept.clock.step(life.chance.randrange(2000))
+        (_, act) = actions.chance.choices(ACTS, weights)[0]
+        getattr(actions, act)()
+        kept.clock.step(actions.chance.randrange(2000))
     kept.sync()
     # Many files that are gone at once wait for an answer; either one ends equal.
     kept.sync(missing="forget" if seed % 2 else "restore")
     kept.sync()
-    take_conflicts_away(life)
-    take_copies_away(life)
+    take_conflicts_away(actions)
+    take_copies_away(actions)
     assert_equal(kept)
-    said = list(life.texts())
+    written = list(actions.texts())
     lost = [
         text
-        for text in sorted(life.written)
-        if not any(text in each for each in said) and not any(text in each for each in life.erased)
+        for text in sorted(actions.written)
+        if not any(text in each for each in written)
+        and not any(text in each for each in actions.erased)
     ]
     assert not lost
     kept.close()
@@ -412,20 +413,20 @@ def _is_forgotten(kept: Kept, scope: Scope, id: str) -> bool:
     return space.get(id).forgotten_at is not None
 
 
-def take_copies_away(life: VaultActions) -> None:
+def take_copies_away(actions: VaultActions) -> None:
     """A kill between two names of a file, and a person who gives one of them a third: that is told.
 
     What we named ourselves is never a copy.
     """
-    for line in life.kept.sync().problems:
+    for line in actions.kept.sync().problems:
         path, _, why = line.partition(": ")
         assert why.startswith("a copy of") and names.parse_id(Path(path).name) is None, line
-        life.kept.path(path).unlink()
+        actions.kept.path(path).unlink()
 
 
-def take_conflicts_away(life: VaultActions) -> None:
+def take_conflicts_away(actions: VaultActions) -> None:
     """What was kept beside a file is a person's to remove."""
-    for path in life.kept.root.rglob("*.conflict-v*.md"):
-        life.erased.add(path.read_bytes().decode())
+    for path in actions.kept.root.rglob("*.conflict-v*.md"):
+        actions.erased.add(path.read_bytes().decode())
         path.unlink()
-    life.kept.sync()
+    actions.kept.sync()

@@ -54,8 +54,8 @@ def main(
         console.print("Interrupted: what ended is saved; go on with --resume.")
     report.show(console, chosen, results, quick)
     if json_file is not None:
-        said = report.as_json(chosen, results, seed, run.revision, quick)
-        json_file.write_text(json.dumps(said, indent=1), encoding="utf-8")
+        document = report.as_json(chosen, results, seed, run.revision, quick)
+        json_file.write_text(json.dumps(document, indent=1), encoding="utf-8")
     if write_docs:
         _write_docs(run)
     counted = report.summary(chosen, results)
@@ -76,8 +76,8 @@ def _ended(console: Console, run: Run, row: Row, resume: bool) -> Result:
     result = prove(run, row)
     if result.status != "not run":
         save(run, row, result)
-    said = report.reached(row, result) or ", ".join(result.reasons)
-    console.print(f"{row.id}: {result.status} in {result.seconds:g} s: {said}", highlight=False)
+    text = report.reached(row, result) or ", ".join(result.reasons)
+    console.print(f"{row.id}: {result.status} in {result.seconds:g} s: {text}", highlight=False)
     return result
 
 

@@ -48,27 +48,27 @@ def versions() -> dict[str, str]:
 
 def header(seed: int, revision: str, quick: bool) -> str:
     """Return the line above the table."""
-    said = [f"seed {seed}", f"revision {revision}", *(f"{k} {v}" for k, v in versions().items())]
+    parts = [f"seed {seed}", f"revision {revision}", *(f"{k} {v}" for k, v in versions().items())]
     kind = "QUICK RUN: short counts, the figures asked for are not reached" if quick else "full run"
-    return f"{kind} · " + " · ".join(said)
+    return f"{kind} · " + " · ".join(parts)
 
 
 def reached(row: Row, result: Result | None) -> str:
     """Return the figures of a run beside which the figures asked for can be read."""
     if result is None or result.status == "not run":
         return ""
-    said = [
+    parts = [
         asked.show(result.figures[asked.figure])
         for asked in row.asked
         if asked.figure in result.figures
     ]
     others = {name: value for name, value in result.figures.items() if name not in row.figures}
-    said += [f"{name} {value:,.6g}" for name, value in others.items()]
+    parts += [f"{name} {value:,.6g}" for name, value in others.items()]
     if result.passed or result.failed or result.skipped:
-        said.append(f"cases {result.passed:,} passed, {result.failed:,} failed")
+        parts.append(f"cases {result.passed:,} passed, {result.failed:,} failed")
         if result.skipped:
-            said.append(f"{result.skipped:,} left out")
-    return "; ".join(said)
+            parts.append(f"{result.skipped:,} left out")
+    return "; ".join(parts)
 
 
 def table(rows: list[Row], results: dict[str, Result | None], quick: bool) -> Table:
@@ -144,8 +144,8 @@ def write_docs(
     """Replace the table between the markers of docs/reliability.md by the saved full results."""
     page = page or ROOT / "docs" / "reliability.md"
     text = page.read_text(encoding="utf-8")
-    said = "; ".join(f"{name} {value}" for name, value in versions().items())
-    lines = [f"Written by `make prove WRITE_DOCS=1`: {said}.", ""]
+    versions_text = "; ".join(f"{name} {value}" for name, value in versions().items())
+    lines = [f"Written by `make prove WRITE_DOCS=1`: {versions_text}.", ""]
     lines += ["| row | what is tested | asked | reached | result |", "|---|---|---|---|---|"]
     for row in rows:
         result = results.get(row.id)

@@ -166,14 +166,14 @@ def _shortfalls(run: Run, row: Row, values: dict[str, float]) -> list[str]:
 
 def _run(command: list[str], environment: dict[str, str]) -> tuple[int, str]:
     """Run a command in a process group of its own, and end the whole group with it."""
-    with tempfile.TemporaryFile() as said:
+    with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
             command,
             cwd=ROOT,
             env=environment,
             stdin=subprocess.DEVNULL,
-            stdout=said,
-            stderr=said,
+            stdout=output,
+            stderr=output,
             start_new_session=True,
         )
         try:
@@ -184,8 +184,8 @@ def _run(command: list[str], environment: dict[str, str]) -> tuple[int, str]:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-        said.seek(0)
-        return code, said.read().decode(errors="replace")
+        output.seek(0)
+        return code, output.read().decode(errors="replace")
 
 
 def _lines(figures: Path) -> Iterator[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import subprocess
 import sys
@@ -130,6 +131,30 @@ def test_every_row_has_an_id_of_its_own_and_a_place_in_the_docs() -> None:
     assert all(f"\n| {id} |" in page for id in ids)
     for row in ROWS:
         assert f"| {row.id} | {row.what} | {row.asked_text} |" in page, f"{row.id} is out of date"
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
+def test_every_test_that_a_row_names_exists(row: Row) -> None:
+    names: list[str] = []
+    for test in row.tests:
+        path, _, name = test.partition("::")
+        here = _test_names(ROOT / path)
+        assert not name or name in here, test
+        names += here
+    words = row.only.split(" or ") if row.only else [""]
+    assert not row.tests or all(any(word in name for name in names) for word in words), row.only
+
+
+def _test_names(path: Path) -> list[str]:
+    """List the test functions of a file, or of all files in a folder."""
+    files = path.rglob("test_*.py") if path.is_dir() else [path]
+    return [
+        node.name
+        for file in files
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        if node.name.startswith("test_")
+    ]
 
 
 def test_prove_list_runs_no_test(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""When two texts say the same."""
+"""Which texts are near duplicates."""
 
 from __future__ import annotations
 
@@ -148,10 +148,10 @@ def test_lower_case_name_matches_the_same_name() -> None:
     assert is_near_duplicate(f"{LONG} to Alec", f"{LONG} to alec", DUPLICATE_SHARE)
 
 
-@pytest.mark.parametrize(("said", "denied"), DENIED)
-def test_negated_text_is_no_near_duplicate_of_its_statement(said: str, denied: str) -> None:
-    assert not is_near_duplicate(said, denied)
-    assert not is_near_duplicate(denied, said)
+@pytest.mark.parametrize(("stated", "denied"), DENIED)
+def test_negated_text_is_no_near_duplicate_of_its_statement(stated: str, denied: str) -> None:
+    assert not is_near_duplicate(stated, denied)
+    assert not is_near_duplicate(denied, stated)
     assert is_near_duplicate(denied, denied)
 
 

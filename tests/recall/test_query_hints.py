@@ -1,4 +1,4 @@
-"""Reading a query: who spoke, and when."""
+"""Hints in a query: the speaker and the period it names."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_name_in_the_query_selects_its_speaker() -> None:
     assert not question.asks_about("user", None) and not question.asks_about("user", "")
 
 
-def test_name_of_two_words_needs_both() -> None:
+def test_speaker_with_a_name_of_two_words_matches_both_words_only() -> None:
     assert parse_query("What did Mary Ann say?").asks_about("user", "Mary Ann")
     assert parse_query("What did Ann, Mary's aunt, say?").asks_about("user", "Mary Ann")
     assert not parse_query("What did Mary say?").asks_about("user", "Mary Ann")

@@ -1,4 +1,4 @@
-"""rank.py: cases by hand, and what holds for all of them. Evidence has a file of its own."""
+"""Ranking functions: cases computed by hand, and properties. Evidence is in ``test_evidence``."""
 
 from __future__ import annotations
 
@@ -272,7 +272,7 @@ def test_mmr_order_starts_with_the_best() -> None:
     assert recall_ranking.mmr_order([0.2, 0.9, 0.8], vectors, 0.0, 3)[0] == 1
 
 
-def test_mmr_order_uses_the_nearest_of_those_picked() -> None:
+def test_mmr_order_compares_with_the_most_similar_picked_item() -> None:
     """The last is like the second only: 0 to the first is no excuse."""
     vectors = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.8, 0.6], [0.0, 0.0, 1.0]])
     assert recall_ranking.mmr_order([1.0, 0.9, 0.8, 0.6], vectors, 0.5, 4) == [0, 1, 3, 2]

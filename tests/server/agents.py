@@ -1,4 +1,4 @@
-"""Real MCP clients, over each transport and in each era of the protocol."""
+"""Real MCP clients, over each transport and each version of the protocol."""
 
 from __future__ import annotations
 
@@ -24,42 +24,44 @@ ERAS = ("legacy", "2026-07-28")
 
 ACCEPT = {"Accept": "application/json, text/event-stream"}
 
-Told = TypeVar("Told")
-Talk = Callable[[Client], Awaitable[Told]]
+Result = TypeVar("Result")
+ClientCall = Callable[[Client], Awaitable[Result]]
 
 
 def over_http(
     running: Running,
-    talk: Talk[Told],
+    client_call: ClientCall[Result],
     *,
     token: str | None = None,
     query: str = "",
     headers: Mapping[str, str] | None = None,
     era: str = "auto",
-) -> Told:
-    """What a client is told by a server, with the operator's token or another."""
+) -> Result:
+    """The result of a client's calls to a server, with the operator's token or another."""
     given = {"Authorization": f"Bearer {token or running.server_context.token}", **(headers or {})}
 
-    async def connected() -> Told:
+    async def connected() -> Result:
         async with httpx2.AsyncClient(headers=given, timeout=PATIENCE, verify=False) as http:
             transport = streamable_http_client(f"{running.url}/mcp{query}", http_client=http)
             async with Client(transport, mode=era) as client:
-                return await talk(client)
+                return await client_call(client)
 
     return asyncio.run(connected())
 
 
-def over_stdio(store: Path, talk: Talk[Told], *options: str, era: str = "auto") -> Told:
-    """What a client is told by a process that it starts itself."""
+def over_stdio(
+    store: Path, client_call: ClientCall[Result], *options: str, era: str = "auto"
+) -> Result:
+    """The result of a client's calls to a process that it starts itself."""
     started = StdioServerParameters(
         command=sys.executable,
         args=["-m", "reverie", *arguments(store, *options)],
         env=environment(),
     )
 
-    async def connected() -> Told:
+    async def connected() -> Result:
         async with Client(stdio_client(started), mode=era) as client:
-            return await talk(client)
+            return await client_call(client)
 
     return asyncio.run(connected())
 

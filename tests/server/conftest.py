@@ -23,14 +23,14 @@ from reverie.write import tokens
 from tests.conftest import FakeClock, SeededIds
 from tests.server.proxy import upstream
 from tests.server.proxy.upstream import Upstream
-from tests.server.web.browsing import (
+from tests.server.web.browser import (
     Open,
     Window,
     launched,
     shows,
     window,
 )
-from tests.server.web.story import SPACE, Story, tell
+from tests.server.web.page_data import SPACE, Story, fill
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -41,7 +41,7 @@ CHAT = "/v1/chat/completions"
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A server that runs, and ways to talk to it."""
+    """A running server, and clients for it."""
 
     store: Store
     server_context: ServerContext
@@ -115,13 +115,13 @@ class Proxied:
 
     def chat(self, *messages: Message | str, token: str | None = None, **more: Any) -> Any:
         """One request; text is what the user says. ``headers`` go with it."""
-        said = [{"role": "user", "content": m} if isinstance(m, str) else m for m in messages]
+        sent = [{"role": "user", "content": m} if isinstance(m, str) else m for m in messages]
         headers = more.pop("headers", {})
-        body = {"model": "scripted", "messages": said, **more}
+        body = {"model": "scripted", "messages": sent, **more}
         with self.running.client(token, headers=headers) as client:
             return client.post(CHAT, json=body)
 
-    def told(self) -> dict[str, list[tuple[str, str, bool]]]:
+    def stored_events(self) -> dict[str, list[tuple[str, str, bool]]]:
         """Every session with what is kept in it: who, what, and whether it was cut off."""
         return {
             info.id: [
@@ -183,20 +183,20 @@ def kept(tmp_path: Path) -> Iterator[tuple[Store, Story]]:
     settings = Settings(embedder="hashing", space=SPACE)
     made = reverie.open(tmp_path / "story.db", settings=settings, clock=clock, ids=SeededIds())
     with made as store:
-        yield store, tell(store, clock)
+        yield store, fill(store, clock)
 
 
 @pytest.fixture
-def told(kept: tuple[Store, Story], serve: Serve) -> tuple[Running, Story]:
+def page_server(kept: tuple[Store, Story], serve: Serve) -> tuple[Running, Story]:
     """A server with a story in its store."""
     store, story = kept
     return serve(store), story
 
 
 @pytest.fixture
-def opened(browser: Browser, told: tuple[Running, Story]) -> Iterator[Open]:
+def opened(browser: Browser, page_server: tuple[Running, Story]) -> Iterator[Open]:
     """Opens windows on the story, with the operator's token or another."""
-    running, _ = told
+    running, _ = page_server
     with contextlib.ExitStack() as stack:
 
         def start(where: str = "", token: str | None = None, **options: Any) -> Window:

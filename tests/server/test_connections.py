@@ -1,4 +1,4 @@
-"""Connections: deadlines, limits, and requests whose length is said in two ways."""
+"""Connections: timeouts, limits, and requests that state their length twice."""
 
 from __future__ import annotations
 
@@ -96,12 +96,12 @@ def eventually(true: Any) -> None:
 
 
 @contextlib.contextmanager
-def wires(running: Running, number: int, said: bytes = b"") -> Iterator[list[socket.socket]]:
+def wires(running: Running, number: int, sent: bytes = b"") -> Iterator[list[socket.socket]]:
     with contextlib.ExitStack() as stack:
         opened = [stack.enter_context(connected(running)) for _ in range(number)]
         for wire in opened:
-            if said:
-                wire.sendall(said)
+            if sent:
+                wire.sendall(sent)
         yield opened
 
 

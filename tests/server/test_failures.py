@@ -1,4 +1,4 @@
-"""Failures on the server's side: seen by the operator, and no client learns where anything lies."""
+"""Failures of the server: logged for the operator, without paths in any answer."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def server_errors() -> list[type[ReverieError]]:
 def made(kind: type[ReverieError]) -> ReverieError:
     """An error of any class, with a message that names a place."""
     error = kind.__new__(kind)
-    Exception.__init__(error, f"{SECRET_PLACE} cannot be used: mend it")
+    Exception.__init__(error, f"{SECRET_PLACE} cannot be used: repair it")
     return error
 
 
@@ -71,14 +71,14 @@ def test_server_error_body_contains_no_path(
         def memories(self, **_: Any) -> Any:
             raise error
 
-    said = [
+    bodies = [
         bytes(refused.response().body).decode(),
         bytes(refused.to_openai_response().body).decode(),
         server._error_line(error),
         commands.run_command(Broken(), "list", may_write=True),  # type: ignore[arg-type]
     ]
-    assert not any("private" in each for each in said), said
-    assert all(len(each) > 20 for each in said)
+    assert not any("private" in each for each in bodies), bodies
+    assert all(len(each) > 20 for each in bodies)
     lines = [record.getMessage() for record in caplog.records]
     assert lines == [f"{kind.__name__}: {error}"], "the operator reads it once"
 

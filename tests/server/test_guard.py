@@ -1,4 +1,4 @@
-"""Who is let in, before any route is reached."""
+"""Which requests the guard lets through to a route."""
 
 from __future__ import annotations
 
@@ -204,8 +204,8 @@ def test_requests_beyond_the_rate_limit_are_refused(serve: Serve) -> None:
         assert int(answers[-1].headers["retry-after"]) >= 1
     with running.client(running.token("read")) as other:
         assert other.get("/api/memory/").status_code == 200
-    with running.client("wrong") as stranger:
-        answers = [stranger.get("/api/memory/") for _ in range(3)]
+    with running.client("wrong") as without_token:
+        answers = [without_token.get("/api/memory/") for _ in range(3)]
         assert [answer.status_code for answer in answers] == [401, 401, 429]
 
 
@@ -213,11 +213,11 @@ def test_page_and_healthz_need_no_token(serve: Serve) -> None:
     running = serve(limits=Limits(anonymous_per_second=0.001, anonymous_burst=3))
     with running.client("wrong") as guesser:
         assert [guesser.get("/api/memory/").status_code for _ in range(4)][-1] == 429
-    with running.client("") as stranger:
+    with running.client("") as without_token:
         for _ in range(20):
-            assert stranger.get("/healthz").status_code == 200
-            assert stranger.get("/").status_code == 200
-        assert stranger.post("/login", json={"code": "guess"}).status_code == 429
+            assert without_token.get("/healthz").status_code == 200
+            assert without_token.get("/").status_code == 200
+        assert without_token.post("/login", json={"code": "guess"}).status_code == 429
 
 
 def test_rate_limiter_refills_with_time() -> None:

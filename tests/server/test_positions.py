@@ -21,7 +21,7 @@ ACCEPT = {"Accept": "application/json, text/event-stream", "X-Reverie-Space": SP
 BUSY = 30
 
 
-class House:
+class SharedServer:
     """A server with a user who reads, others who write, and what all of them share."""
 
     def __init__(self, running: Running) -> None:
@@ -49,7 +49,7 @@ class House:
     def client(self) -> httpx2.Client:
         return self.running.client(self.token, headers=ACCEPT)
 
-    def told(self) -> dict[str, Any]:
+    def answers(self) -> dict[str, Any]:
         """Everything the user can read, as bytes came, but for what no two stores have alike."""
         reads = [
             ("/api/memory/", {}),
@@ -91,14 +91,14 @@ def make(tmp_path: Path) -> Iterator[Any]:
     with servers(tmp_path) as serve:
         stores: list[Store] = []
 
-        def start(name: str) -> House:
+        def start(name: str) -> SharedServer:
             settings = Settings(embedder="hashing", space=SPACE, learn="off")
             clock = FakeClock()
             store = reverie.open(
                 tmp_path / f"{name}.db", settings=settings, clock=clock, ids=SeededIds()
             )
             stores.append(store)
-            return House(serve(store))
+            return SharedServer(serve(store))
 
         yield start
     for store in stores:
@@ -106,23 +106,23 @@ def make(tmp_path: Path) -> Iterator[Any]:
 
 
 def test_answers_to_a_bound_user_do_not_change_when_others_write(make: Any) -> None:
-    house = make("one")
+    shared = make("one")
     for number in range(4):
-        house.own(number)
-        house.others(number)
-    before = house.told()
+        shared.own(number)
+        shared.others(number)
+    before = shared.answers()
     for number in range(BUSY):
-        house.others(100 + number)
-    assert house.told() == before
+        shared.others(100 + number)
+    assert shared.answers() == before
 
 
-def positions_told(house: House) -> list[Any]:
-    with house.client() as client:
+def shown_positions(shared: SharedServer) -> list[Any]:
+    with shared.client() as client:
         listed = client.get("/api/memory/").json()["position"]
         spaces = client.get("/api/spaces").json()["spaces"][0]["position"]
         versions = [
             [version["position"] for version in client.get(f"/api/memory/{id}").json()["versions"]]
-            for id in house.ids
+            for id in shared.ids
         ]
         feed = client.get("/api/changes", params={"after": "0", "wait": "false"}).text
         moments = [
@@ -140,18 +140,20 @@ def test_positions_shown_to_a_bound_user_do_not_depend_on_others(make: Any) -> N
         for another in range(number * 3):
             busy.others(another)
         busy.own(number)
-    told = positions_told(quiet)
-    assert positions_told(busy) == told
-    assert told[0] == told[1] == 20 and told[3] == [f"id: {number}" for number in range(1, 21)]
+    positions = shown_positions(quiet)
+    assert shown_positions(busy) == positions
+    assert positions[0] == positions[1] == 20 and positions[3] == [
+        f"id: {number}" for number in range(1, 21)
+    ]
 
 
 def test_position_of_a_version_is_accepted_as_as_of(make: Any) -> None:
-    house = make("one")
+    shared = make("one")
     for number in range(3):
-        house.others(number)
-        house.own(number)
-    with house.client() as client:
-        for number, id in enumerate(house.ids):
+        shared.others(number)
+        shared.own(number)
+    with shared.client() as client:
+        for number, id in enumerate(shared.ids):
             first, second = client.get(f"/api/memory/{id}").json()["versions"]
             seen = {
                 moment: {
@@ -169,35 +171,35 @@ def test_position_of_a_version_is_accepted_as_as_of(make: Any) -> None:
 
 @pytest.mark.parametrize("header", [False, True])
 def test_feed_of_a_bound_user_continues_from_its_last_position(make: Any, header: bool) -> None:
-    house = make("one")
+    shared = make("one")
     for number in range(3):
-        house.others(number)
-        house.own(number)
+        shared.others(number)
+        shared.own(number)
 
-    def heard(after: int) -> list[dict[str, Any]]:
+    def changes_after(after: int) -> list[dict[str, Any]]:
         params = {"wait": "false", **({} if header else {"after": str(after)})}
         headers = {"Last-Event-ID": str(after)} if header else {}
-        with house.client() as client:
+        with shared.client() as client:
             lines = client.get("/api/changes", params=params, headers=headers).text.splitlines()
         return [json.loads(line[6:]) for line in lines if line.startswith("data: ")]
 
-    whole = heard(0)
+    whole = changes_after(0)
     assert [change["position"] for change in whole] == list(range(1, 13))
     for after in range(13):
-        assert heard(after) == whole[after:]
-    house.others(7)
-    assert heard(12) == [] and heard(1_000) == []
-    house.own(7)
-    assert [change["position"] for change in heard(12)] == [13, 14, 15, 16]
+        assert changes_after(after) == whole[after:]
+    shared.others(7)
+    assert changes_after(12) == [] and changes_after(1_000) == []
+    shared.own(7)
+    assert [change["position"] for change in changes_after(12)] == [13, 14, 15, 16]
 
 
 def test_token_without_a_user_gets_log_positions(make: Any) -> None:
-    house = make("one")
-    house.others(1)
-    house.own(1)
-    with house.running.client(headers=ACCEPT) as client:
+    shared = make("one")
+    shared.others(1)
+    shared.own(1)
+    with shared.running.client(headers=ACCEPT) as client:
         position = client.get("/api/memory/").json()["position"]
-    assert position == house.store.space(SPACE).position() == 8
+    assert position == shared.store.space(SPACE).position() == 8
 
 
 def test_visible_positions_are_read_once_per_request(
@@ -206,8 +208,8 @@ def test_visible_positions_are_read_once_per_request(
     """What was looked through is not looked through again, whoever wrote it."""
     from reverie.write import visible_positions
 
-    house = make("one")
-    house.own(1)
+    shared = make("one")
+    shared.own(1)
     looked: list[int] = []
     sound = visible_positions._read_positions
 
@@ -216,8 +218,8 @@ def test_visible_positions_are_read_once_per_request(
         return sound(tx, owners, after, until)
 
     monkeypatch.setattr(visible_positions, "_read_positions", between)
-    positions_told(house)
-    positions_told(house)
-    house.others(1)
-    positions_told(house)
+    shown_positions(shared)
+    shown_positions(shared)
+    shared.others(1)
+    shown_positions(shared)
     assert looked == [4, 4]

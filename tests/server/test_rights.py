@@ -92,7 +92,7 @@ CALLERS = ("none", "read", "write", "admin", "other space", "other user")
 
 
 @pytest.fixture(scope="module")
-def house(serve_once: Serve) -> Iterator[tuple[Running, dict[str, str]]]:
+def running_and_tokens(serve_once: Serve) -> Iterator[tuple[Running, dict[str, str]]]:
     running = serve_once()
     store = running.store
     store.space("here").remember("known")
@@ -127,9 +127,9 @@ def allowed(caller: str, right: str | None) -> int | None:
 @pytest.mark.parametrize("caller", CALLERS)
 @pytest.mark.parametrize(("method", "path"), sorted(ROUTES))
 def test_every_route_and_caller_has_the_status_of_the_table(
-    house: tuple[Running, dict[str, str]], caller: str, method: str, path: str
+    running_and_tokens: tuple[Running, dict[str, str]], caller: str, method: str, path: str
 ) -> None:
-    running, tokens = house
+    running, tokens = running_and_tokens
     with running.client(tokens[caller]) as client:
         answer = ask(client, method, path)
     turned_away = allowed(caller, ROUTES[method, path])
@@ -149,10 +149,10 @@ def test_every_route_and_caller_has_the_status_of_the_table(
 @pytest.mark.parametrize("caller", CALLERS)
 @pytest.mark.parametrize(("method", "path"), sorted(UPSTREAM))
 def test_every_upstream_path_and_caller_has_the_status_of_the_table(
-    house: tuple[Running, dict[str, str]], caller: str, method: str, path: str
+    running_and_tokens: tuple[Running, dict[str, str]], caller: str, method: str, path: str
 ) -> None:
-    """This server has no upstream: who is let in is told so."""
-    running, tokens = house
+    """This server has no upstream: a caller who is let through gets the error that says so."""
+    running, tokens = running_and_tokens
     body = {"messages": [{"role": "user", "content": "x"}]} if method == "POST" else None
     with running.client(tokens[caller]) as client:
         answer = client.request(method, path.format(id="m1"), json=body)
@@ -162,8 +162,8 @@ def test_every_upstream_path_and_caller_has_the_status_of_the_table(
     assert answer.status_code == (401 if caller == "none" else 403 if short else 503), answer.text
 
 
-def test_rights_table_has_every_route(house: tuple[Running, dict[str, str]]) -> None:
-    running, _ = house
+def test_rights_table_has_every_route(running_and_tokens: tuple[Running, dict[str, str]]) -> None:
+    running, _ = running_and_tokens
     with running.client() as client:
         described = client.get("/openapi.json").json()["paths"]
     found = {
@@ -176,10 +176,10 @@ def test_rights_table_has_every_route(house: tuple[Running, dict[str, str]]) -> 
 
 
 def test_routes_outside_openapi_are_public_pages_or_need_a_token(
-    house: tuple[Running, dict[str, str]],
+    running_and_tokens: tuple[Running, dict[str, str]],
 ) -> None:
     """Routes outside the description: pages for everybody, all else behind a token."""
-    running, _ = house
+    running, _ = running_and_tokens
     with running.client("") as client:
         for path in ("/v1/models", "/mcp", "/api", "/api/memory", "/page", "/metrics/", "/v1/"):
             assert client.get(path).status_code == 401, path
@@ -204,10 +204,10 @@ def test_mcp_tool_needs_the_right_of_its_route() -> None:
 @pytest.mark.parametrize("caller", CALLERS)
 @pytest.mark.parametrize("tool", sorted(TOOLS))
 def test_every_mcp_tool_and_caller_has_the_status_of_the_table(
-    house: tuple[Running, dict[str, str]], caller: str, tool: str
+    running_and_tokens: tuple[Running, dict[str, str]], caller: str, tool: str
 ) -> None:
     """A call by hand, as a client would make it that does not ask which tools there are."""
-    running, tokens = house
+    running, tokens = running_and_tokens
     arguments = {
         "remember": {"content": f"by {caller}"},
         "recall": {"query": "known"},

@@ -1,4 +1,5 @@
-"""What clients were told during a simulation, and the checker that compares it with a store.
+"""The answers that clients got during a simulation, and the checker that compares them with a
+store.
 
 The checker is pure: it takes a history and what was observed afterwards, and returns every promise
 that was broken. ``test_checker.py`` shows that it finds each kind.
@@ -102,7 +103,7 @@ def check(history: History, seen: Observed, visible: dict[int, set[int]]) -> lis
         *_counts(history, seen),
         *_order(history, seen),
         *_learning(history, seen),
-        *_walls(history, seen, visible),
+        *_isolation(history, seen, visible),
         *_inventions(history, seen),
     ]
 
@@ -157,15 +158,15 @@ def _learning(history: History, seen: Observed) -> Iterable[Problem]:
         if each.verb != "teach":
             continue
         entries = seen.entries.get(each.owner, [])
-        said = sum(e.op == "append" and each.token in e.text for e in entries)
+        times = sum(e.op == "append" and each.token in e.text for e in entries)
         learned = sum(e.op == "remember" and e.learned and each.token in e.text for e in entries)
         if learned > 1:
             yield Problem("twice", f"{each.token}: learned {learned} times")
-        if said and not learned:
+        if times and not learned:
             yield Problem("unlearned", f"{each.token}: the turn is kept and taught nothing")
 
 
-def _walls(history: History, seen: Observed, visible: dict[int, set[int]]) -> Iterable[Problem]:
+def _isolation(history: History, seen: Observed, visible: dict[int, set[int]]) -> Iterable[Problem]:
     """Nothing of one owner is in another's log, nor in what another was shown."""
     for owner, entries in seen.entries.items():
         for token in sorted({t for e in entries for t in TOKEN.findall(e.text)}):

@@ -68,9 +68,9 @@ class Program:
         )
         if self._command[0] == "serve":
             assert self._process.stdout is not None
-            said = "".join(iter(self._process.stdout.readline, "}\n"))
-            assert said, "the server did not start"
-            places: dict[str, Any] = json.loads(said + "}")
+            output = "".join(iter(self._process.stdout.readline, "}\n"))
+            assert output, "the server did not start"
+            places: dict[str, Any] = json.loads(output + "}")
             self.port = int(places["rest"].removesuffix("/docs").rpartition(":")[2])
 
     @property
@@ -92,7 +92,7 @@ class Program:
 
 
 class World:
-    """One simulation: what runs, who acts, and what everybody was told."""
+    """One simulation: its processes, its clients, and every answer they got."""
 
     def __init__(self, folder: Path, address: str, socket: Path | None = None) -> None:
         self.folder, self.address = folder, address
@@ -237,9 +237,9 @@ class World:
             kept.remove(target)
             method, path, body, more = "DELETE", f"/api/memory/{target}", None, {"reason": token}
         elif verb in {"append", "teach"}:
-            said = f"Remember that the kettle {token} is violet." if verb == "teach" else text
+            sentence = f"Remember that the kettle {token} is violet." if verb == "teach" else text
             path = f"/api/sessions/chat{owner}/events"
-            body = {"messages": [{"role": "user", "content": said}]}
+            body = {"messages": [{"role": "user", "content": sentence}]}
         outcome: Outcome = "unknown"
         for attempt in range(step.tries):
             answer = self._ask(
@@ -310,14 +310,14 @@ class World:
         headers = {"Authorization": f"Bearer {TOKEN}"}
         with httpx2.Client(headers=headers, timeout=PATIENCE, verify=False) as client:
             while True:
-                told = [self._everything(client, server) for server in range(SERVERS)]
-                if None not in told[0] and told[0] == told[1]:
+                answers = [self._everything(client, server) for server in range(SERVERS)]
+                if None not in answers[0] and answers[0] == answers[1]:
                     return
-                assert time.monotonic() < deadline, _first_difference(*told)
+                assert time.monotonic() < deadline, _first_difference(*answers)
                 time.sleep(0.2)
 
     def _everything(self, client: httpx2.Client, server: int) -> list[str | None]:
-        said: list[str | None] = []
+        answers: list[str | None] = []
         for owner in range(len(OWNERS)):
             for method, path, body in (
                 ("GET", "/api/memory/", None),
@@ -325,8 +325,8 @@ class World:
                 ("GET", f"/api/sessions/chat{owner}/events", None),
             ):
                 answer = self._ask(client, owner, server, method, path, body)
-                said.append(None if answer is None else answer.text)
-        return said
+                answers.append(None if answer is None else answer.text)
+        return answers
 
     def observe(self) -> Observed:
         """Open the store, do what is due, let the vault settle, and read every owner's log.
@@ -352,11 +352,11 @@ class World:
 
     def _take_conflicts_away(self) -> str:
         """What the vault put beside a file, as a person does who has read it."""
-        said = ""
+        text = ""
         for path in self.vault.rglob("*.conflict-*.md"):
-            said += path.read_text(encoding="utf-8")
+            text += path.read_text(encoding="utf-8")
             path.unlink()
-        return said
+        return text
 
 
 def _first_difference(one: list[str | None], two: list[str | None]) -> str:

@@ -28,7 +28,7 @@ PIECES = st.sampled_from(
     ["---", "...", "\n", "\r\n", "\r", "\ufeff", "\0", "\u2028", "\x85", "\t", " ", "", "# x", "a"]
 )
 CONTENT = TEXT | st.lists(PIECES, max_size=12).map("".join)
-SAID = TEXT | st.sampled_from(
+VALUES = TEXT | st.sampled_from(
     ["true", "No", "~", "null", "12", "1e3", "0x1f", "1_000", "1:30", "2026-01-01", ".inf", "a#b"]
     + [
         "-",
@@ -54,7 +54,7 @@ SAID = TEXT | st.sampled_from(
 )
 FIELDS = st.dictionaries(
     st.sampled_from([*KEYS, "conflict_of", "y", "on", "Title"]),
-    SAID | st.integers() | st.booleans() | st.lists(SAID, max_size=5),
+    VALUES | st.integers() | st.booleans() | st.lists(VALUES, max_size=5),
     max_size=6,
 )
 check = settings(deadline=None, max_examples=200, derandomize=True)
@@ -488,7 +488,7 @@ def test_update_adds_an_id(raw: bytes, expected: bytes) -> None:
     assert load(expected).content == load(raw).content
 
 
-def test_update_with_content_uses_our_line_ends() -> None:
+def test_update_with_content_writes_lf_line_ends() -> None:
     raw = b"\xef\xbb\xbf---\r\nmine: 1\r\nid: x\r\n---\r\nold\r\n"
     assert update(raw, {"id": "z"}, "new\r\n") == b"---\nmine: 1\nid: z\n---\n\nnew\r\n\n"
 

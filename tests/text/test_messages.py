@@ -104,7 +104,7 @@ class Case(NamedTuple):
     message: Message
     role: str
     text: str
-    said: str = ""
+    own_text: str = ""
     calls: tuple[ToolCall, ...] = ()
     answers: tuple[str, ...] = ()
     starts: bool = True
@@ -225,7 +225,7 @@ def test_message_accessors_return_role_text_and_tool_calls(case: Case) -> None:
     assert message == case.message
     assert role_of(message) == case.role
     assert text_of(message) == case.text
-    assert user_text(message) == case.said
+    assert user_text(message) == case.own_text
     assert tool_calls_of(message) == case.calls
     assert tool_result_ids(message) == case.answers
     assert starts_turn(message) == (case.role == "user" and case.starts)
@@ -355,28 +355,33 @@ ARGUMENTS = st.dictionaries(
 CALLS = st.lists(st.tuples(st.sampled_from(["f", "weather"]), ARGUMENTS), max_size=2)
 
 
-def renderings(said: list[str], calls: Calls, made_up: str) -> list[Message]:
+def renderings(texts: list[str], calls: Calls, made_up: str) -> list[Message]:
     """One reply in every shape, with ids and fields that say nothing."""
     made = [(f"{made_up}{at}", *each) for at, each in enumerate(calls)]
     tools = [call(id_, name, json.dumps(held)) for id_, name, held in made]
     uses = [block("tool_use", id=id_, name=name, input=held) for id_, name, held in made]
     parts = [tool_part("tool-call", id_, name, args=held) for id_, name, held in made]
     return [
-        {"role": "assistant", "content": "".join(said), "tool_calls": tools},
-        {"id": made_up, "tool_calls": tools, "content": list(map(text, said)), "role": "Assistant"},
-        reply(block("thinking", thinking=made_up), *map(text, said), *uses, refusal=None),
-        {"type": "message", **reply(*[text(words, "output_text") for words in said], *uses)},
-        response(part("thinking", made_up), *[part("text", words) for words in said], *parts),
-        response(*[part("text", words, id=made_up) for words in said], *parts, timestamp=made_up),
+        {"role": "assistant", "content": "".join(texts), "tool_calls": tools},
+        {
+            "id": made_up,
+            "tool_calls": tools,
+            "content": list(map(text, texts)),
+            "role": "Assistant",
+        },
+        reply(block("thinking", thinking=made_up), *map(text, texts), *uses, refusal=None),
+        {"type": "message", **reply(*[text(words, "output_text") for words in texts], *uses)},
+        response(part("thinking", made_up), *[part("text", words) for words in texts], *parts),
+        response(*[part("text", words, id=made_up) for words in texts], *parts, timestamp=made_up),
     ]
 
 
 @check
 @given(st.lists(WORDS, max_size=3), CALLS)
 def test_digest_of_a_turn_is_the_same_in_every_provider_format(
-    said: list[str], calls: Calls
+    texts: list[str], calls: Calls
 ) -> None:
-    messages = renderings(said, calls, "a") + renderings(said, calls, "b")
+    messages = renderings(texts, calls, "a") + renderings(texts, calls, "b")
     assert len({digest(message) for message in messages}) == 1
 
 
@@ -453,7 +458,7 @@ def test_digest_of_plain_text_equals_that_of_its_list_form(role: str, text: str)
 
 
 def test_digest_never_changes_between_versions() -> None:
-    # Stores hold them: with another one, a session no longer knows what was said in it before.
+    # Stores hold them: with another one, the messages of a session are no longer matched.
     assert digest({"role": "user", "content": "hi"}) == "3584b11c8a471906e9d07c886c669041"
     assert digest({"role": "assistant", "content": "hi"}) == "6dafdad2609a0df7cbf27912fa7d5de5"
 
@@ -566,7 +571,7 @@ AND_SO = user(used("a"), text("so?"))
         ([HI, reply(use("a"), use("b")), AND_SO, HELLO], 9, [HI, HELLO]),
         # One message answers two calls, one of which cannot stay: then neither can.
         ([HI, calling("a"), calling("b", "c"), user(used("a"), used("b")), HELLO], 9, [HI, HELLO]),
-        # Providers that number their calls anew each time, or not at all.
+        # Providers that number their calls from the start each time, or not at all.
         ([*TOOL_TURN, *TOOL_TURN], 10, None),
         ([HI, calling("", ""), answer(""), answer("")], 9, None),
         ([HI, calling("", ""), answer("")], 9, [HI]),

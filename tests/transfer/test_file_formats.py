@@ -235,22 +235,22 @@ def test_byte_order_marks_and_foreign_line_ends_are_accepted() -> None:
 
 
 def test_bytes_that_are_no_text_are_reported() -> None:
-    told = "not UTF-8 text: convert it first"
+    message = "not UTF-8 text: convert it first"
     data = b'\xff\n{"content": "a"}\n\xfe\n{"content": "b"}\n'
     assert list(parse(opened(data))) == [
-        UnreadableRecord("line 1", told),
+        UnreadableRecord("line 1", message),
         {"content": "a"},
-        UnreadableRecord("line 3", told),
+        UnreadableRecord("line 3", message),
         {"content": "b"},
     ]
     assert list(parse(opened(b"a\n\xff\n", errors="strict")))[-1:] == [
-        UnreadableRecord("after line 0", told)
+        UnreadableRecord("after line 0", message)
     ]
     assert list(parse(opened("a\nb".encode("utf-16")))) == [
         UnreadableRecord("the file", "it is UTF-16 text: convert it to UTF-8 first")
     ]
     assert list(parse(opened(b'[\n"a",\n"\xff",\n"b"]'))) == [
-        UnreadableRecord("line 3", told),
+        UnreadableRecord("line 3", message),
         {"content": "a"},
         {"content": "b"},
     ]

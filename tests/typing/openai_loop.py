@@ -10,8 +10,8 @@ ana = reverie.open("loop.db").space("ana")
 dinner = ana.session("dinner")
 with ScriptedModel(["No satay for you.", "It has peanuts."]) as model:
     client = OpenAI(base_url=model.base_url, api_key="unused")
-    for said in ("What should I not order tonight?", "Why not?"):
-        dinner.append({"role": "user", "content": said})
+    for question in ("What should I not order tonight?", "Why not?"):
+        dinner.append({"role": "user", "content": question})
         context = dinner.context()
         reply = client.chat.completions.create(
             model="scripted",

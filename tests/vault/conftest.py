@@ -9,7 +9,7 @@ import reverie
 from reverie import Settings
 from reverie.vault import service
 from tests.conftest import ENGINES, PROVE, addresses
-from tests.vault.living import Living
+from tests.vault.vault_stores import Living
 from tests.vault.vaults import Kept
 
 

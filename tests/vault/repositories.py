@@ -53,8 +53,8 @@ def write(root: Path, path: str, content: str | bytes = "text\n") -> str:
 
 def status(root: Path) -> list[str]:
     """As a person sees it, each line a name behind two letters."""
-    said = by_hand(root, "status", "--porcelain", "-z", "-uall", "--no-renames")
-    return [os.fsdecode(entry) for entry in said.split(b"\0")[:-1]]
+    output = by_hand(root, "status", "--porcelain", "-z", "-uall", "--no-renames")
+    return [os.fsdecode(entry) for entry in output.split(b"\0")[:-1]]
 
 
 def files(root: Path, commit: str = "HEAD") -> dict[str, tuple[bytes, bytes]]:

@@ -17,8 +17,8 @@ from reverie.vault.adopt import AdoptionReport
 from reverie.vault.git.repo import Repository
 from reverie.vault.git.search import find_bytes
 from tests.conftest import Stores
-from tests.talking import user
-from tests.vault.lives import exported
+from tests.messages import user
+from tests.vault.full_store import exported
 
 DAY = "2025-11-20"
 

@@ -10,7 +10,7 @@ import pytest
 from reverie import Store
 from reverie.vault import rebuild, service
 from tests.conftest import ENGINES, FakeClock, Stores, addresses
-from tests.vault.lives import exported
+from tests.vault.full_store import exported
 
 
 @pytest.fixture(params=ENGINES)
@@ -24,8 +24,8 @@ def test_vault_sync_works_both_ways_on_every_engine(
     root = tmp_path / "vault"
     ana, bob = store.space("ana"), store.space("ana", user="bob")
     one, own = ana.remember("one"), bob.remember("bob's")
-    talk = bob.session("chat")
-    talk.append({"role": "user", "content": "hi"})
+    session = bob.session("chat")
+    session.append({"role": "user", "content": "hi"})
     service.init(store, root)
     path = service.find_memory_file(ana, one.id)
     assert path is not None and path.read_text(encoding="utf-8").endswith("one\n")
@@ -37,8 +37,8 @@ def test_vault_sync_works_both_ways_on_every_engine(
     assert len(report.revised) == len(report.forgotten) == 1 and not report.problems
     assert ana.get(one.id).content == "won"
     assert bob.get(own.id).forgotten_at is not None
-    talk.write_summary("greeted", upper=1, expected_epoch=0)
-    talk.hide()
+    session.write_summary("greeted", upper=1, expected_epoch=0)
+    session.hide()
     bob.erase(own.id)
     store.run_pending_jobs()
     clock.step(10_000)

@@ -78,7 +78,7 @@ def test_hostile_corpus_is_large_enough() -> None:
 
 @pytest.fixture
 def outside(kept: Kept) -> Iterator[dict[Path, bytes]]:
-    """What stands around the root, and must stand there in the end, and nothing else."""
+    """The files around the root, which must be unchanged at the end."""
     around = kept.folder / "outside"
     for name in ("secret.md", "facts/x.md", "users/bob/y.md", ".git/config"):
         path = around / name
@@ -121,9 +121,9 @@ def test_hostile_space_user_and_session_names_stay_below_the_root(kept: Kept) ->
         try:
             kept.store.space(name).remember(f"shared {name!r}")
             kept.store.space("ana", user=name).remember(f"user {name!r}")
-            talk = kept.store.space("ana").session(name)
-            talk.append({"role": name[:20], "content": f"said {name!r}"})
-            talk.remember(f"own {name!r}")
+            session = kept.store.space("ana").session(name)
+            session.append({"role": name[:20], "content": f"said {name!r}"})
+            session.remember(f"own {name!r}")
         except ReverieError:
             continue
     report = kept.sync()
@@ -156,12 +156,12 @@ def test_hostile_front_matter_is_read_or_reported(kept: Kept) -> None:
         kept.write(f"ana/facts/f{number}.md", raw)
     first = kept.sync()
     in_the_root(kept)
-    # Each was remembered, or told of and left as it was.
-    told = {line.partition(": ")[0] for line in first.problems}
+    # Each was remembered, or reported and left as it was.
+    reported = {line.partition(": ")[0] for line in first.problems}
     for number, front in enumerate(FRONTS):
         path = f"ana/facts/f{number}.md"
         known = path in first.remembered
-        assert known or path in told, front
+        assert known or path in reported, front
         assert f"body {number}" in kept.read(path)
     second = kept.sync()
     assert not second.remembered and not second.revised and not second.forgotten
@@ -179,10 +179,10 @@ def test_hostile_front_matter_of_a_known_memory_harms_no_other(kept: Kept) -> No
         kept.ana.revise(id, "from the store", pinned=True)
     kept.sync()
     in_the_root(kept)
-    said = b"".join(path.read_bytes() for path in kept.root.rglob("*.md"))
+    contents = b"".join(path.read_bytes() for path in kept.root.rglob("*.md"))
     history = [version.content for id in ids for version in kept.ana.history(id)]
     for number in range(len(FRONTS)):
-        assert f"body {number}".encode() in said or f"body {number}" in history
+        assert f"body {number}".encode() in contents or f"body {number}" in history
 
 
 @pytest.mark.usefixtures("outside")
@@ -216,9 +216,9 @@ def test_planted_links_are_never_followed(
 ) -> None:
     memory = kept.ana.remember("one")
     kept.store.space("ana", user="bob").remember("bob's")
-    talk = kept.ana.session("chat")
-    talk.append({"role": "user", "content": "hi"})
-    talk.write_summary("greeted", upper=1, expected_epoch=0)
+    session = kept.ana.session("chat")
+    session.append({"role": "user", "content": "hi"})
+    session.write_summary("greeted", upper=1, expected_epoch=0)
     planted = kept.path(link)
     planted.parent.mkdir(parents=True, exist_ok=True)
     planted.symlink_to(kept.folder / target)
@@ -231,9 +231,9 @@ def test_planted_links_are_never_followed(
         kept.ana.revise(memory.id, "two")
         kept.ana.forget(memory.id)
         kept.ana.restore(memory.id)
-        talk.hide()
+        session.hide()
         kept.store.run_pending_jobs()
-        talk.append({"role": "user", "content": "again"})
+        session.append({"role": "user", "content": "again"})
         kept.store.run_pending_jobs()
     assert kept.ana.get(memory.id).forgotten_at is None
     if os.path.lexists(planted) and planted.is_symlink():

@@ -14,10 +14,10 @@ from tests.crash.stopped_writer import stopped_writer
 def test_vault_held_by_a_stopped_process_is_busy_and_names_it(tmp_path: Path) -> None:
     root = tmp_path / "vault"
     with Vault.init(root) as vault, stopped_writer(str(root), "-", "vault") as holder:
-        said = rf"process {holder.pid} .*stopped.*within 0.1 s"
-        with pytest.raises(VaultBusy, match=said) as told, vault.locked(seconds=0.1):
+        expected = rf"process {holder.pid} .*stopped.*within 0.1 s"
+        with pytest.raises(VaultBusy, match=expected) as caught, vault.locked(seconds=0.1):
             raise AssertionError("two are in the vault")
-        assert isinstance(told.value, VaultError)
+        assert isinstance(caught.value, VaultError)
         holder.go_on()
         with vault.locked(seconds=60):
             pass

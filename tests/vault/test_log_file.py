@@ -9,7 +9,7 @@ import pytest
 from reverie.model import Scope
 from reverie.vault import disk, log_file
 from reverie.vault.log_file import VaultLog
-from tests.vault.vaults import Kept, assert_equal, assert_journal
+from tests.vault.vaults import Kept, assert_equal, assert_log
 
 
 def line(position: int, space: str = "ana") -> log_file.LogLine:
@@ -89,9 +89,9 @@ def test_invalid_log_lines_are_reported(tmp_path: Path) -> None:
         for position, space in ((10**30, "ana"), (True, "ana"), (-1, "ana"), (3, "half \ud83d")):
             file.write(log_file.encode_line({**line(1, space), "position": position}))
     own.append([line(2)])
-    told: list[str] = []
-    assert len(list(own.lines(told.append))) == 2
-    assert len(told) == 8
+    reported: list[str] = []
+    assert len(list(own.lines(reported.append))) == 2
+    assert len(reported) == 8
 
 
 @pytest.mark.parametrize("keep", [0, 1, 100, 350, -1])
@@ -105,7 +105,7 @@ def test_vault_log_truncated_anywhere_is_repaired(kept: Kept, keep: int) -> None
     path.write_bytes(raw[:keep])
     kept.ana.remember("one more")
     kept.mirror()
-    assert_journal(kept)
+    assert_log(kept)
     assert path.read_bytes().startswith(raw)
     assert_equal(kept)
 
@@ -127,6 +127,6 @@ def test_vault_log_keeps_surrogates_and_all_json_values(kept: Kept) -> None:
     }
     kept.ana.session("chat").append(message)
     kept.sync()
-    assert_journal(kept)
+    assert_log(kept)
     (entry,) = kept.journal()
     assert entry["body"]["message"] == message

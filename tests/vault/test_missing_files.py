@@ -104,7 +104,7 @@ def test_files_are_forgotten_at_once_when_confirmed_beforehand(kept: Kept) -> No
     assert_equal(kept)
 
 
-def test_held_files_are_written_again_when_denied(kept: Kept) -> None:
+def test_held_files_are_restored_when_the_deletion_is_denied(kept: Kept) -> None:
     memories = remember(kept, 6)
     kept.move(kept.of(memories[0]), "ana/facts/people/alec.md")
     kept.sync()
@@ -151,7 +151,7 @@ def test_held_files_stay_held_while_a_later_single_deletion_is_counted(kept: Kep
 
 
 def test_deletions_in_pieces_within_the_window_need_confirmation(kept: Kept) -> None:
-    """As a watch hears of them, and as somebody does who syncs in between."""
+    """As a watch reports them, and as a sync in between finds them."""
     memories = remember(kept, 100)
     done = 0
     for start in range(0, 30, 5):
@@ -207,8 +207,8 @@ def test_held_files_of_one_space_do_not_block_others(kept: Kept) -> None:
 
 def test_deleted_sessions_are_counted_and_held(kept: Kept) -> None:
     for number in range(5):
-        talk = kept.ana.session(f"chat{number}")
-        talk.append({"role": "user", "content": f"hi {number}"})
+        session = kept.ana.session(f"chat{number}")
+        session.append({"role": "user", "content": f"hi {number}"})
     kept.sync()
     for number in range(4):
         shutil.rmtree(kept.path(f"ana/sessions/chat{number}"))
@@ -228,9 +228,9 @@ def test_deleted_sessions_are_counted_and_held(kept: Kept) -> None:
 
 def test_summary_of_a_held_session_is_not_written_again(kept: Kept) -> None:
     for number in range(4):
-        talk = kept.ana.session(f"chat{number}")
-        talk.append({"role": "user", "content": "hi"})
-        talk.write_summary("they said hi", upper=1, expected_epoch=0)
+        session = kept.ana.session(f"chat{number}")
+        session.append({"role": "user", "content": "hi"})
+        session.write_summary("they said hi", upper=1, expected_epoch=0)
     kept.sync()
     shutil.rmtree(kept.path("ana/sessions"))
     kept.sync()

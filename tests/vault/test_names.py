@@ -215,7 +215,7 @@ def test_file_name_of_a_hostile_subject_is_one_component(subject: str) -> None:
 
 
 @pytest.mark.parametrize("id", IDS, ids=lambda text: ascii(text)[:40])
-def test_hostile_id_makes_no_file_name(id: str) -> None:
+def test_file_name_of_a_hostile_id_is_refused(id: str) -> None:
     with pytest.raises(InvalidInput, match=r"^[^\n]+$"):
         names.file_name(id, "subject", "content")
 
@@ -293,7 +293,7 @@ def test_safe_join_refuses_unsafe_components(part: str) -> None:
 @pytest.mark.parametrize(
     "part", ["\ud800", "x" * 256, ".g\u200cit", "é" * 128, "nul .txt", "x\x9f"]
 )
-def test_safe_join_refuses_more_unsafe_components(part: str) -> None:
+def test_safe_join_refuses_each_unsafe_component(part: str) -> None:
     with pytest.raises(VaultError):
         names.safe_join(ROOT, part)
 

@@ -236,8 +236,8 @@ def test_folder_that_cannot_be_made_private_is_logged_once_and_used(
     with caplog.at_level(logging.WARNING, "reverie.vault"):
         kept.sync()
         kept.sync()
-    told = [each for each in caplog.messages if "can be read by other users" in each]
-    assert len(told) == 1 and f"chmod 700 {kept.root}" in told[0]
+    warnings = [each for each in caplog.messages if "can be read by other users" in each]
+    assert len(warnings) == 1 and f"chmod 700 {kept.root}" in warnings[0]
     assert kept.files()
 
 

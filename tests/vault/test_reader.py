@@ -29,7 +29,7 @@ def test_edited_file_becomes_a_revision_by_actor_vault(kept: Kept) -> None:
         "vault",
         "person",
     )
-    assert kept.told(path).text("version") == "2"
+    assert kept.document(path).text("version") == "2"
     assert_equal(kept)
 
 
@@ -102,11 +102,11 @@ def test_new_file_is_remembered_and_gets_its_id(kept: Kept) -> None:
     kept.write("ana/sessions/chat/facts/y.md", "the chat's\n")
     report = kept.sync()
     assert len(report.remembered) == 5 and not report.problems
-    alec = kept.told("ana/facts/people/alec.md")
+    alec = kept.document("ana/facts/people/alec.md")
     memory = kept.ana.get(alec.text("id") or "")
     assert (memory.content, memory.tags, memory.kind) == ("Alec is my boss", ("work",), "fact")
     assert "mood: fine" in kept.read("ana/facts/people/alec.md")
-    plan = kept.ana.get(kept.told("ana/notes/plan.md").text("id") or "")
+    plan = kept.ana.get(kept.document("ana/notes/plan.md").text("id") or "")
     assert (plan.kind, plan.content) == ("note", "# Plan\n\n- one\n- two")
     assert [each.content for each in kept.ana.session("chat").memories()] == ["the chat's"]
     assert kept.ana.history(memory.id)[0].actor == "vault"
@@ -209,9 +209,9 @@ def test_deleted_or_moved_file_is_forgotten(kept: Kept) -> None:
 def test_deleted_file_that_could_not_be_forgotten_is_retried(
     kept: Kept, error: BaseException
 ) -> None:
-    memory, talk = kept.ana.remember("one"), kept.ana.session("chat")
+    memory, session = kept.ana.remember("one"), kept.ana.session("chat")
     kept.ana.remember("two")
-    talk.append({"role": "user", "content": "hi"})
+    session.append({"role": "user", "content": "hi"})
     kept.sync()
     for verb, path in (
         ("space.Space.forget", kept.of(memory)),
@@ -223,7 +223,7 @@ def test_deleted_file_that_could_not_be_forgotten_is_retried(
             kept.sync()
         assert kept.sync().forgotten == [path]
     assert kept.ana.get(memory.id).forgotten_at is not None
-    assert talk.info().hidden_at is not None
+    assert session.info().hidden_at is not None
     assert_equal(kept)
 
 
@@ -282,8 +282,8 @@ def test_conflicting_edits_keep_both_versions(kept: Kept) -> None:
     assert len(report.conflicts) == 1 and "conflict-v2.md" in report.conflicts[0]
     assert kept.ana.get(memory.id).content == "mine"
     beside = path.replace(".md", ".conflict-v2.md")
-    assert kept.told(beside).content == "theirs"
-    assert kept.told(beside).text("conflict_of") == memory.id
+    assert kept.document(beside).content == "theirs"
+    assert kept.document(beside).text("conflict_of") == memory.id
     assert not kept.sync()
     kept.path(beside).unlink()
     assert not kept.sync()
@@ -305,7 +305,7 @@ def test_edited_file_restores_a_memory_forgotten_in_the_store(kept: Kept) -> Non
     kept.mirror()
     kept.edit(kept.of(memory), "one", "mine")
     kept.ana.forget(memory.id)
-    assert any("it is back" in line for line in kept.sync().conflicts)
+    assert any("it is restored" in line for line in kept.sync().conflicts)
     assert kept.ana.get(memory.id).content == "mine"
     assert_equal(kept)
 
@@ -440,7 +440,7 @@ def test_file_with_an_unknown_id_is_remembered_under_another(kept: Kept) -> None
     kept.write("ana/facts/a.md", "---\nid: zzzzzzzz\nversion: 7\n---\n\ntext\n")
     report = kept.sync()
     assert any("zzzzzzzz is not known here" in line for line in report.problems)
-    assert kept.told("ana/facts/a.md").text("version") == "1"
+    assert kept.document("ana/facts/a.md").text("version") == "1"
     assert_equal(kept)
 
 
@@ -449,12 +449,12 @@ def test_checkout_of_an_older_commit_changes_nothing(tmp_path: Path) -> None:
 
     kept = Kept(tmp_path, git=True)
     one = kept.ana.remember("one")
-    talk = kept.ana.session("chat")
-    talk.append({"role": "user", "content": "first"})
+    session = kept.ana.session("chat")
+    session.append({"role": "user", "content": "first"})
     kept.sync()
     kept.ana.revise(one.id, "one, revised")
     two = kept.ana.remember("two")
-    talk.append({"role": "user", "content": "second"})
+    session.append({"role": "user", "content": "second"})
     kept.sync()
     before = kept.bytes()
     git = ["git", "-C", str(kept.root)]
@@ -471,13 +471,13 @@ def test_checkout_of_an_older_commit_changes_nothing(tmp_path: Path) -> None:
 
 def test_sync_after_the_store_was_replaced_by_a_backup_loses_nothing(kept: Kept) -> None:
     one = kept.ana.remember("one")
-    talk = kept.ana.session("chat")
-    talk.append({"role": "user", "content": "before"})
+    session = kept.ana.session("chat")
+    session.append({"role": "user", "content": "before"})
     kept.sync()
     kept.store.backup(kept.folder / "backup.db")
     kept.ana.revise(one.id, "one, revised")
     later = kept.ana.remember("later")
-    talk.append({"role": "user", "content": "after"})
+    session.append({"role": "user", "content": "after"})
     kept.sync()
     kept.store.restore_backup(kept.folder / "backup.db")
     kept.ana.remember("another life")
@@ -569,8 +569,8 @@ def test_concurrent_edits_of_two_people_are_both_kept(kept: Kept) -> None:
         kept.sync()
     assert "mine" in kept.read(path)
     kept.sync()
-    said = [version.content for version in kept.ana.history(memory.id)]
-    assert said == ["one", "theirs", "mine"]
+    contents = [version.content for version in kept.ana.history(memory.id)]
+    assert contents == ["one", "theirs", "mine"]
 
 
 @pytest.mark.parametrize("user", [None, "Bob"])

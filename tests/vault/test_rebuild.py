@@ -26,8 +26,8 @@ from reverie.vault import (
 )
 from tests.conftest import DAY, PROVE, Stores
 from tests.figures import figure
-from tests.talking import user
-from tests.vault.lives import asked, exported, live
+from tests.messages import user
+from tests.vault.full_store import asked, exported, live
 
 # All 500 with --prove.
 QUERIES = 500 if PROVE else 100
@@ -161,7 +161,7 @@ def lose(root: Path, chosen: Callable[[dict[str, Any]], bool], instead: bytes = 
 def test_rebuild_from_the_vault_restores_the_whole_store(
     stores: Stores, tmp_path: Path, cache: str
 ) -> None:
-    root, anew = tmp_path / "vault", tmp_path / "anew"
+    root, second_vault = tmp_path / "vault", tmp_path / "anew"
     first = mirrored(stores, root)
     before, commits = files(root), git(root, "log", "--format=%H")
     assert len([name for name in before if "/log-" in name]) > 1
@@ -184,8 +184,8 @@ def test_rebuild_from_the_vault_restores_the_whole_store(
     assert not service.sync(second)
     assert files(root) == before
     assert git(root, "diff", "HEAD") == "" and git(root, "log", "--format=%H") == commits
-    rebuild.to_vault(second, anew)
-    assert files(anew) == before
+    rebuild.to_vault(second, second_vault)
+    assert files(second_vault) == before
 
 
 def test_rebuild_reads_one_file_per_turn(stores: Stores, tmp_path: Path) -> None:
@@ -211,8 +211,8 @@ def test_rebuilt_store_continues_the_vault(stores: Stores, tmp_path: Path) -> No
     rebuild.from_vault(second, root)
     space = second.space("ana")
     new = space.remember("a new thing", subject="new")
-    talk = space.session("chat")
-    talk.append(user("and on it goes"))
+    chat = space.session("chat")
+    chat.append(user("and on it goes"))
     space.session("hidden").append(user("it is back"))
     second.run_pending_jobs()
     service.sync(second)
@@ -365,7 +365,7 @@ def test_rebuild_reports_damaged_log_lines_and_fills_from_markdown(
     report = rebuild.from_vault(second, root)
     reported = [line for line in report.problems if "no entry of a log" in line]
     assert len(reported) == damaged and report.from_files > 5
-    # A forgetting or restoring that is lost is told by where the file stands, with a new time.
+    # A lost forget or restore is derived from the place of the file, with a new time.
     times = ("updated_at", "forgotten_at", "trust", "version")
     assert every_memory(second, *times) == every_memory(first, *times)
     assert forgotten(second) == forgotten(first)
@@ -449,11 +449,11 @@ def test_rebuild_does_not_bring_back_erased_entries(stores: Stores, tmp_path: Pa
     space = first.space("ana")
     memory = space.remember("a secret thing")
     service.init(first, root)
-    told = log_lines(root)
+    lines = log_lines(root)
     space.erase(memory.id)
     service.sync(first)
     # As a merge of two histories would leave it: the line before and after it was emptied.
-    (root / ".reverie/log.jsonl").write_bytes(b"".join(told + log_lines(root)))
+    (root / ".reverie/log.jsonl").write_bytes(b"".join(lines + log_lines(root)))
     second = stores.open("second")
     report = rebuild.from_vault(second, root)
     assert report.problems == () and exported(second) == exported(first)
@@ -475,7 +475,7 @@ def test_rebuild_reports_contradicting_log_lines(stores: Stores, tmp_path: Path)
     second = stores.open("second")
     report = rebuild.from_vault(second, root)
     assert len(report.problems) == 6 and exported(second) == exported(first)
-    # They stand aside, so that nobody takes their positions for how far the log has come.
+    # They are kept apart, so that nobody takes their positions for how far the log has come.
     assert log_lines(root) == [line]
     assert len((root / ".reverie/damaged.jsonl").read_bytes().splitlines()) == 6
     second.space("ana").remember("two")
@@ -530,7 +530,7 @@ def test_rebuild_from_markdown_alone_restores_memories_and_events(
     assert sorted(each.id for each in second.space("ana").sessions()) == sorted(hidden)
     assert second.space("ana").session("fork").forked_from == ("chat", 4)
     assert second.verify().ok
-    # Versions are counted anew; nothing else changes.
+    # Versions are numbered again; nothing else changes.
     assert readable(root) == before
     settled = files(root)
     assert not service.sync(second) and files(root) == settled
@@ -573,8 +573,8 @@ def test_rebuild_from_markdown_accepts_windows_line_ends(stores: Stores, tmp_pat
     there = stores.open("second")
     assert rebuild.from_vault(there, root).problems == ()
     assert there.space("ana").get(memory.id).content == "one line\n\n- another"
-    said = [event.text for event in there.space("ana").session("s").events()]
-    assert said == ["hello\nthere", "and\nmore"]
+    texts = [event.text for event in there.space("ana").session("s").events()]
+    assert texts == ["hello\nthere", "and\nmore"]
 
 
 # -- a vault from the store -----------------------------------------------------------------------

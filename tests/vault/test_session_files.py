@@ -30,12 +30,12 @@ def whole(tmp_path: Path) -> Iterator[Kept]:
     made.close()
 
 
-def say(kept: Kept, *texts: str, session: str = "chat") -> reverie.Session:
-    talk = kept.ana.session(session)
+def append_turns(kept: Kept, *texts: str, session: str = "chat") -> reverie.Session:
+    chat = kept.ana.session(session)
     for text in texts:
         kept.clock.step(1000)
-        talk.append({"role": "user", "content": text})
-    return talk
+        chat.append({"role": "user", "content": text})
+    return chat
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def say(kept: Kept, *texts: str, session: str = "chat") -> reverie.Session:
     ],
 )
 def test_session_file_holds_any_text_verbatim(kept: Kept, text: str) -> None:
-    say(kept, "before", text, "after")
+    append_turns(kept, "before", text, "after")
     kept.sync()
     assert_equal(kept)
 
@@ -61,17 +61,17 @@ def test_session_file_is_split_into_parts_when_it_grows(
 ) -> None:
     monkeypatch.setattr(layout, "PART_BYTES", 600)
     for number in range(12):
-        say(whole, f"{number} {'x' * 100}")
+        append_turns(whole, f"{number} {'x' * 100}")
         whole.mirror()
     parts = [path for path in whole.files() if "turns" in path]
     assert len(parts) > 2
     assert_equal(whole)
     before = whole.bytes()
-    # Written anew, each part is the same.
+    # Written again, each part is the same.
     for path in parts:
         whole.path(path).unlink()
     whole.ana.remember("something")
-    say(whole, "more", session="other")
+    append_turns(whole, "more", session="other")
     (whole.root / ".reverie" / "files.db").unlink()
     whole.sync()
     assert {path: whole.bytes()[path] for path in parts} == {path: before[path] for path in parts}
@@ -81,41 +81,41 @@ def test_session_file_is_split_into_parts_when_it_grows(
 
 
 def test_files_of_a_hidden_session_are_moved_to_deleted(kept: Kept) -> None:
-    talk = say(kept, "one", "two")
-    talk.write_summary("they counted", upper=2, expected_epoch=0)
+    chat = append_turns(kept, "one", "two")
+    chat.write_summary("they counted", upper=2, expected_epoch=0)
     kept.store.run_pending_jobs()
-    assert kept.told(SUMMARY).content == "they counted"
+    assert kept.document(SUMMARY).content == "they counted"
     kept.sync()
     assert_equal(kept)
-    talk.hide()
+    chat.hide()
     kept.mirror()
     assert not kept.path("ana/sessions").exists()
     assert_equal(kept)
-    say(kept, "three")  # which brings it back
+    append_turns(kept, "three")  # which brings it back
     kept.mirror()
     assert not kept.path("ana/deleted").exists()
     assert_equal(kept)
 
 
 def test_deleted_or_moved_session_folder_hides_the_session(kept: Kept) -> None:
-    talk = say(kept, "one", "two")
-    talk.write_summary("they counted", upper=2, expected_epoch=0)
-    talk.remember("only here")
+    chat = append_turns(kept, "one", "two")
+    chat.write_summary("they counted", upper=2, expected_epoch=0)
+    chat.remember("only here")
     kept.ana.remember("another")
     kept.sync()
     kept.move("ana/sessions/chat", "ana/deleted/sessions/chat")
     report = kept.sync()
     assert report.forgotten and not report.conflicts
-    assert talk.info().hidden_at is not None
+    assert chat.info().hidden_at is not None
     assert_equal(kept)
     kept.move("ana/deleted/sessions/chat", "ana/sessions/chat")
     report = kept.sync("ana/deleted/sessions/chat", "ana/sessions/chat")
     assert report.restored and not report.conflicts
-    assert talk.info().hidden_at is None
+    assert chat.info().hidden_at is None
     assert_equal(kept)
     _remove(kept.path("ana/sessions/chat"))
     assert kept.sync().forgotten
-    assert talk.info().hidden_at is not None
+    assert chat.info().hidden_at is not None
     assert_equal(kept)
 
 
@@ -126,23 +126,23 @@ def _remove(folder: Path) -> None:
 
 
 def test_renamed_session_folder_is_renamed_back(kept: Kept) -> None:
-    talk = say(kept, "one", "two")
+    chat = append_turns(kept, "one", "two")
     kept.ana.remember("another")
     kept.sync()
     kept.move("ana/sessions/chat", "ana/sessions/chitchat")
     report = kept.sync()
     assert any("put back" in line for line in report.problems) and not report.forgotten
-    assert talk.info().hidden_at is None
+    assert chat.info().hidden_at is None
     assert_equal(kept)
     kept.move("ana/sessions/chat", "eve/sessions/chat")
     assert any("put back" in line for line in kept.sync().problems)
-    assert talk.info().hidden_at is None
+    assert chat.info().hidden_at is None
     assert_equal(kept)
 
 
 def test_edited_session_file_is_written_again_and_the_edit_kept(whole: Kept) -> None:
-    talk = say(whole, "one", "two")
-    talk.write_summary("they counted", upper=2, expected_epoch=0)
+    chat = append_turns(whole, "one", "two")
+    chat.write_summary("they counted", upper=2, expected_epoch=0)
     whole.sync()
     for _ in range(2):
         whole.edit(TURNS, "one", "mine")
@@ -160,12 +160,12 @@ def test_edited_session_file_is_written_again_and_the_edit_kept(whole: Kept) -> 
 
 @pytest.mark.parametrize("name", ["turns.md", "summaries/summary.md"])
 def test_edited_session_file_survives_an_append(whole: Kept, name: str) -> None:
-    talk = say(whole, "one")
-    talk.write_summary("first", upper=1, expected_epoch=0)
+    chat = append_turns(whole, "one")
+    chat.write_summary("first", upper=1, expected_epoch=0)
     whole.sync()
     whole.edit(f"ana/sessions/chat/{name}", "one" if "turns" in name else "first", "mine")
-    say(whole, "two")
-    talk.write_summary("second", upper=2, expected_epoch=1)
+    append_turns(whole, "two")
+    chat.write_summary("second", upper=2, expected_epoch=1)
     whole.store.run_pending_jobs()
     copies = [path for path in whole.files() if ".conflict-v" in path]
     assert len(copies) == 1 and "mine" in whole.read(copies[0])
@@ -192,7 +192,7 @@ def test_files_of_a_person_at_our_paths_are_kept(whole: Kept) -> None:
     assert report.remembered == ["ana/sessions/chat/turnstile.md"]
     assert any(TURNS in line for line in report.problems)
     assert whole.read(TURNS) == "my own turns\n"
-    say(whole, "one")
+    append_turns(whole, "one")
     whole.sync()
     texts = [whole.read(path) for path in whole.files()] + [
         path.read_text() for path in whole.root.glob("ana/MEMORY.conflict*")
@@ -202,8 +202,8 @@ def test_files_of_a_person_at_our_paths_are_kept(whole: Kept) -> None:
 
 
 def test_deleted_index_or_summary_is_written_again(kept: Kept) -> None:
-    talk = say(kept, "one")
-    talk.write_summary("they counted", upper=1, expected_epoch=0)
+    chat = append_turns(kept, "one")
+    chat.write_summary("they counted", upper=1, expected_epoch=0)
     kept.ana.remember("one")
     kept.sync()
     before = kept.bytes()
@@ -214,26 +214,26 @@ def test_deleted_index_or_summary_is_written_again(kept: Kept) -> None:
 
 
 def test_erased_event_or_session_leaves_no_text_in_files(kept: Kept) -> None:
-    talk = say(kept, "one", "the word is xyzzy", "three")
-    talk.write_summary("they said xyzzy", upper=3, expected_epoch=0)
+    chat = append_turns(kept, "one", "the word is xyzzy", "three")
+    chat.write_summary("they said xyzzy", upper=3, expected_epoch=0)
     kept.sync()
-    talk.erase_event(2)
+    chat.erase_event(2)
     kept.mirror()
     assert not holding(kept, b"xyzzy")
     assert_equal(kept)
-    talk.erase()
+    chat.erase()
     kept.mirror()
     assert not [path for path in kept.files() if "sessions" in path]
     assert_equal(kept)
 
 
 def test_erased_session_with_an_edited_file_leaves_no_text(whole: Kept) -> None:
-    talk = say(whole, "the word is xyzzy")
+    chat = append_turns(whole, "the word is xyzzy")
     whole.sync()
     whole.edit(TURNS, "the word", "a word")
     whole.sync()
     whole.edit(TURNS, "the word", "my word")
-    talk.erase()
+    chat.erase()
     whole.mirror()
     assert not holding(whole, b"xyzzy")
 
@@ -260,7 +260,7 @@ def test_fork_file_holds_only_its_own_events(kept: Kept) -> None:
 
 
 def test_turn_file_layout_can_be_changed(kept: Kept) -> None:
-    say(kept, "one", "two")
+    append_turns(kept, "one", "two")
     kept.sync()
     kept._turns = "apart" if kept._turns == "together" else "together"
     kept.init(kept.root)
@@ -269,13 +269,13 @@ def test_turn_file_layout_can_be_changed(kept: Kept) -> None:
 
 
 def test_session_files_are_recognized_without_the_cache(kept: Kept) -> None:
-    talk = say(kept, "one", "two")
-    talk.write_summary("they counted", upper=2, expected_epoch=0)
-    hidden = say(kept, "three", session="hidden")
+    chat = append_turns(kept, "one", "two")
+    chat.write_summary("they counted", upper=2, expected_epoch=0)
+    hidden = append_turns(kept, "three", session="hidden")
     hidden.hide()
     kept.sync()
     (kept.root / ".reverie" / "files.db").unlink()
-    say(kept, "four")
+    append_turns(kept, "four")
     kept.mirror()
     assert_equal(kept)
 

@@ -21,29 +21,29 @@ from reverie.vault import watch as vault_watch
 from reverie.vault.missing_files import MAX_AT_ONCE
 from reverie.vault.reader import SyncReport
 from reverie.vault.watch import Watch
-from tests.vault.living import Living, eventually
+from tests.vault.vault_stores import Living, eventually
 
 
-class Told(list[SyncReport]):
-    """What a watch told, one report after the other."""
+class Reports(list[SyncReport]):
+    """The reports of a watch, in order."""
 
     def lines(self, name: str) -> list[str]:
         return [line for report in self for line in getattr(report, name)]
 
 
 @pytest.fixture
-def told() -> Told:
-    return Told()
+def reports() -> Reports:
+    return Reports()
 
 
 @pytest.fixture
-def watched(living: Living, told: Told) -> Iterator[Living]:
+def watched(living: Living, reports: Reports) -> Iterator[Living]:
     """A vault that is watched. The first look around is over."""
     marker = living.root / "marker" / "begun.md"
     marker.parent.mkdir()
     marker.write_text("The watch has begun\n", encoding="utf-8")
-    with Watch(living.store, told.append):
-        eventually(lambda: told.lines("remembered"))
+    with Watch(living.store, reports.append):
+        eventually(lambda: reports.lines("remembered"))
         yield living
 
 
@@ -78,7 +78,7 @@ def write_in_place(path: Path, text: str) -> None:
 
 
 def rename_over(path: Path, text: str) -> None:
-    """As vim does, and whoever saves with care; its other files come and go."""
+    """As vim and other editors save: through temporary files that appear and disappear."""
     probe = path.with_name("4913")
     probe.touch()
     probe.unlink()
@@ -129,7 +129,7 @@ def test_watch_forgets_a_deleted_file(watched: Living) -> None:
     eventually(lambda: watched.ana.get(id).forgotten_at is not None)
 
 
-def test_watch_holds_and_reports_many_deletions(watched: Living, told: Told) -> None:
+def test_watch_holds_and_reports_many_deletions(watched: Living, reports: Reports) -> None:
     memories = [watched.ana.remember(f"Fact number {number}") for number in range(40)]
     service.sync(watched.store)
     paths = [watched.file(memory.id) for memory in memories]
@@ -137,13 +137,13 @@ def test_watch_holds_and_reports_many_deletions(watched: Living, told: Told) -> 
         path.unlink()
     eventually(lambda: len(service.status(watched.store).missing) == 30)
     assert has(watched, 40)
-    eventually(lambda: any("--missing forget" in line for line in told.lines("problems")))
+    eventually(lambda: any("--missing forget" in line for line in reports.lines("problems")))
     report = service.sync(watched.store, missing="restore")
     assert not report.forgotten and all(path.is_file() for path in paths)
     assert service.status(watched.store).missing == () and has(watched, 40)
 
 
-def test_watch_counts_deletions_that_come_in_pieces(watched: Living) -> None:
+def test_watch_counts_deletions_reported_in_several_batches(watched: Living) -> None:
     memories = [watched.ana.remember(f"Fact number {number}") for number in range(60)]
     service.sync(watched.store)
     paths = [watched.file(memory.id) for memory in memories]
@@ -189,7 +189,7 @@ def test_watch_creates_a_space_for_a_new_folder(watched: Living) -> None:
 
 
 def test_watch_ignores_a_checkout_of_an_older_commit(watched: Living) -> None:
-    """Files that lag behind are no edits: the store stands, and they come to say what it says."""
+    """Files that are older than the store are no edits: they are updated from the store."""
     id, path = remembered(watched, "Alec is my boss")
     watched.ana.revise(id, "Alec is my friend")
     service.sync(watched.store)
@@ -205,7 +205,7 @@ def test_watch_ignores_a_checkout_of_an_older_commit(watched: Living) -> None:
 # -- what is not theirs ---------------------------------------------------------------------------
 
 
-def test_watch_ignores_files_written_by_the_mirror(watched: Living, told: Told) -> None:
+def test_watch_ignores_files_written_by_the_mirror(watched: Living, reports: Reports) -> None:
     watched.store.start_worker(0.02)
     ids = [watched.ana.remember(f"Something {number}").id for number in range(20)]
     folder = watched.root / "ana" / "facts"
@@ -214,8 +214,8 @@ def test_watch_ignores_files_written_by_the_mirror(watched: Living, told: Told) 
     # What a person does afterwards is heard: all before it was looked at.
     edit(watched, ids[0], "Something 0", "Done")
     settled(watched, ids[0], "Done")
-    assert told.lines("remembered") == ["marker/begun.md"]
-    assert not told.lines("problems") and not told.lines("conflicts")
+    assert reports.lines("remembered") == ["marker/begun.md"]
+    assert not reports.lines("problems") and not reports.lines("conflicts")
     assert all(len(watched.ana.history(id)) == 1 for id in ids[1:])
 
 
@@ -245,12 +245,12 @@ def test_is_user_path_excludes_hidden_linked_and_outside_paths(
     assert not vault_watch.is_user_path(root, outside / "x.md")
 
 
-def test_watch_does_not_follow_links(living: Living, tmp_path: Path, told: Told) -> None:
+def test_watch_does_not_follow_links(living: Living, tmp_path: Path, reports: Reports) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (living.root / "ana").mkdir(exist_ok=True)
     (living.root / "ana" / "away").symlink_to(outside)
-    with Watch(living.store, told.append):
+    with Watch(living.store, reports.append):
         folder = living.root / "ana" / "facts"
         folder.mkdir()
         (folder / "one.md").write_text("One\n", encoding="utf-8")
@@ -309,18 +309,20 @@ def test_watch_is_not_delayed_by_changes_in_our_own_folder(living: Living) -> No
 # -- what goes wrong ------------------------------------------------------------------------------
 
 
-def test_watch_reports_an_unreadable_file_once_and_continues(watched: Living, told: Told) -> None:
+def test_watch_reports_an_unreadable_file_once_and_continues(
+    watched: Living, reports: Reports
+) -> None:
     folder = watched.root / "ana" / "facts"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "broken.md").write_text("---\nid: [\n---\nx\n", encoding="utf-8")
-    eventually(lambda: told.lines("problems"))
+    eventually(lambda: reports.lines("problems"))
     (folder / "whole.md").write_text("Whole\n", encoding="utf-8")
     eventually(lambda: watched.ana.count() == 1)
-    assert [line.partition(":")[0] for line in told.lines("problems")] == ["ana/facts/broken.md"]
+    assert [line.partition(":")[0] for line in reports.lines("problems")] == ["ana/facts/broken.md"]
 
 
 def test_watch_retries_a_file_that_could_not_be_imported(
-    watched: Living, told: Told, monkeypatch: pytest.MonkeyPatch
+    watched: Living, reports: Reports, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(vault_watch, "PROBLEM_SCAN_SECONDS", 0.2)
     real, failures = (
@@ -342,7 +344,10 @@ def test_watch_retries_a_file_that_could_not_be_imported(
 
 
 def test_watch_retries_a_busy_vault(
-    living: Living, told: Told, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    living: Living,
+    reports: Reports,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(vault_watch, "MIN_BACKOFF_SECONDS", 0.01)
     failing = [VaultError("it is busy"), VaultError("it is busy"), KeyError("a defect")]
@@ -358,7 +363,7 @@ def test_watch_retries_a_busy_vault(
     folder = living.root / "ana" / "facts"
     folder.mkdir(parents=True)
     (folder / "one.md").write_text("One\n", encoding="utf-8")
-    with caplog.at_level(logging.WARNING), Watch(living.store, told.append):
+    with caplog.at_level(logging.WARNING), Watch(living.store, reports.append):
         eventually(lambda: living.ana.count() == 1)
     assert "it is busy" in caplog.text and "KeyError" in caplog.text
 
@@ -391,8 +396,8 @@ def test_closing_the_store_ends_the_watch(living: Living) -> None:
     watch.stop()
 
 
-def test_several_watches_of_one_vault_share_one(living: Living, told: Told) -> None:
-    with Watch(living.store, told.append), Watch(living.store, told.append):
+def test_several_watches_of_one_vault_share_one(living: Living, reports: Reports) -> None:
+    with Watch(living.store, reports.append), Watch(living.store, reports.append):
         folder = living.root / "ana" / "facts"
         folder.mkdir(parents=True)
         for number in range(20):
@@ -401,11 +406,11 @@ def test_several_watches_of_one_vault_share_one(living: Living, told: Told) -> N
         path = next(folder.iterdir())
         eventually(lambda: "id:" in path.read_text("utf-8"))
         path.write_text(path.read_text("utf-8").replace("Fact", "Truth"), encoding="utf-8")
-        eventually(lambda: told.lines("revised"))
-    assert sorted(told.lines("remembered")) == sorted(
+        eventually(lambda: reports.lines("revised"))
+    assert sorted(reports.lines("remembered")) == sorted(
         f"ana/facts/{number}.md" for number in range(20)
     )
-    assert len(told.lines("revised")) == 1
+    assert len(reports.lines("revised")) == 1
 
 
 def test_watch_polls_where_file_events_are_unavailable(

@@ -26,7 +26,7 @@ def test_mirror_writes_a_file_for_each_memory(kept: Kept) -> None:
         "Alec is my boss\nat TechCorp\n", category="person", subject="Alec", tags=["work", "boss"]
     )
     kept.mirror()
-    document = kept.told(kept.of(memory))
+    document = kept.document(kept.of(memory))
     assert document.content == "Alec is my boss\nat TechCorp\n"
     assert document.fields["tags"] == ["work", "boss"]
     assert document.fields["subject"] == "Alec"
@@ -54,7 +54,7 @@ def test_mirror_writes_a_file_for_each_memory(kept: Kept) -> None:
 def test_mirrored_content_is_read_back_byte_for_byte(kept: Kept, content: str) -> None:
     memory = kept.ana.remember(content)
     kept.mirror()
-    assert kept.told(kept.of(memory)).content == content
+    assert kept.document(kept.of(memory)).content == content
     assert not kept.sync()
     assert kept.ana.get(memory.id).version == 1
     assert_equal(kept)
@@ -138,8 +138,8 @@ def _killed(*values: object, **named: object) -> None:
 
 
 def test_erased_session_words_are_removed_from_files_of_learned_memories(kept: Kept) -> None:
-    talk = kept.ana.session("chat")
-    event = talk.append({"role": "user", "content": "the word is xyzzy"})
+    session = kept.ana.session("chat")
+    event = session.append({"role": "user", "content": "the word is xyzzy"})
     memory = kept.ana.remember("a word", subject="word")
     origin = reverie.Origin("chat", event.sequence)
     kept.ana.remember("xyzzy", origin=origin)
@@ -159,7 +159,7 @@ def test_erased_session_words_are_removed_from_files_of_learned_memories(kept: K
         memories.change(w, memory.id, "revise", stamp, alter, made.text)
     kept.sync()
     assert "xyzzy" in kept.read(kept.of(memory))
-    talk.erase()
+    session.erase()
     kept.mirror()
     assert not holding(kept, b"xyzzy")
     assert_equal(kept)

@@ -110,7 +110,7 @@ class Kept:
     def of(self, memory: Memory | str) -> str:
         """The only file of a memory, by what it says itself."""
         id = memory if isinstance(memory, str) else memory.id
-        found = [path for path in self.files() if self.told(path).text("id") == id]
+        found = [path for path in self.files() if self.document(path).text("id") == id]
         assert len(found) == 1, found
         return found[0]
 
@@ -136,7 +136,7 @@ class Kept:
         there.parent.mkdir(parents=True, exist_ok=True)
         self.path(source).rename(there)
 
-    def told(self, relative: str) -> frontmatter.Document:
+    def document(self, relative: str) -> frontmatter.Document:
         try:
             return frontmatter.load(disk.read(self.path(relative)))
         except disk.UnreadableFile:
@@ -207,7 +207,7 @@ def assert_equal(kept: Kept) -> None:
         assert place is not None, path
         if place.what != "memory":
             continue
-        document = kept.told(path)
+        document = kept.document(path)
         key = (place.scope, document.text("id") or "")
         assert key in expected, f"{path} is no memory"
         assert key not in found, f"{path} is there twice"
@@ -219,11 +219,11 @@ def assert_equal(kept: Kept) -> None:
         assert document.items("tags") == list(memory.tags), path
         assert (document.text("subject") or None) == memory.subject, path
         assert document.text("category") == memory.category, path
-        told = render.memory_fields(memory)
-        assert document.text("trust") == told["trust"], path
+        fields = render.memory_fields(memory)
+        assert document.text("trust") == fields["trust"], path
     assert found == expected.keys(), expected.keys() - found
     assert_turns(kept)
-    assert_journal(kept)
+    assert_log(kept)
     before = kept.bytes()
     report = kept.sync()
     assert not report, report
@@ -231,8 +231,8 @@ def assert_equal(kept: Kept) -> None:
 
 
 def assert_turns(kept: Kept) -> None:
-    """Every event of every session stands in its files, once and in order."""
-    said = dict[tuple[Scope, bool, str], list[tuple[int, str]]]()
+    """Every event of every session is in its files, once and in order."""
+    shown = dict[tuple[Scope, bool, str], list[tuple[int, str]]]()
     for path in kept.files():
         place = layout.parse_path(path, {})
         if place is None or place.what != "turns" or place.session is None:
@@ -240,13 +240,13 @@ def assert_turns(kept: Kept) -> None:
         raw = disk.read(kept.path(path))
         assert render.strip_seal(raw) is not None, path
         key = (place.scope, place.deleted, place.session)
-        told = said.setdefault(key, [])
+        listed = shown.setdefault(key, [])
         document = frontmatter.load(raw)
         if document.text("role") == "turns":
-            told += [(turn.sequence, turn.text) for turn in render.parse_events(raw)]
+            listed += [(turn.sequence, turn.text) for turn in render.parse_events(raw)]
         else:
             number = (document.text("id") or "").rpartition(":")[2]
-            told.append((int(number), document.content))
+            listed.append((int(number), document.content))
     for scope in scopes(kept.store):
         space = kept.store.space(scope.space, user=scope.user)
         for info in space.sessions(include_hidden=True):
@@ -256,7 +256,7 @@ def assert_turns(kept: Kept) -> None:
                 if event.session == info.id
             ]
             key = (scope, (info.hidden_at is not None), info.id)
-            assert sorted(said.pop(key, [])) == events, (key, sorted(said))
+            assert sorted(shown.pop(key, [])) == events, (key, sorted(shown))
             folder = layout.session_folder(scope, info.id)
             folder = (
                 layout.to_deleted_path(scope, folder) if (info.hidden_at is not None) else folder
@@ -266,7 +266,7 @@ def assert_turns(kept: Kept) -> None:
             assert summary.exists() == bool(own)
             if own:
                 assert frontmatter.load(summary.read_bytes()).content == own
-    assert not said, said
+    assert not shown, shown
 
 
 def own_summary(kept: Kept, scope: Scope, session: str) -> str:
@@ -278,17 +278,17 @@ def own_summary(kept: Kept, scope: Scope, session: str) -> str:
         return "" if owner is None else session_states.read_summary(tx, owner, session).text
 
 
-def assert_journal(kept: Kept) -> None:
+def assert_log(kept: Kept) -> None:
     """The vault's own log is what an export of each owner is."""
-    told = dict[Scope, list[dict[str, Any]]]()
+    logged = dict[Scope, list[dict[str, Any]]]()
     for line in kept.journal():
         scope = Scope(line.pop("space"), line.pop("user"))
-        told.setdefault(scope, []).append(line)
+        logged.setdefault(scope, []).append(line)
     for scope in scopes(kept.store):
         space = kept.store.space(scope.space, user=scope.user)
         wanted = [json.loads(json.dumps(record)) for record in space.export()]
-        lines = sorted(told.pop(scope, []), key=lambda line: line["position"])
+        lines = sorted(logged.pop(scope, []), key=lambda line: line["position"])
         for line in lines:
             del line["position"]
         assert lines == wanted, scope
-    assert not told, told.keys()
+    assert not logged, logged.keys()

@@ -316,7 +316,7 @@ def reembed_command(options: CommonOptions) -> None:
     """
     with options.open_store() as store, progress("reembedding") as shown:
         done = store.reembed(shown)
-    options.print_result({"passages": done}, f"Made {pluralize(done, 'vector')} anew.")
+    options.print_result({"passages": done}, f"Computed {pluralize(done, 'vector')} again.")
 
 
 @click.command("rebuild", epilog=examples("reverie rebuild", "reverie rebuild --json"))
@@ -328,7 +328,7 @@ def rebuild_command(options: CommonOptions) -> None:
     """
     with options.open_store() as store, progress("rebuilding") as shown:
         done = store.rebuild(shown)
-    line = f"Indexed {pluralize(done, 'memory', 'memories')} anew."
+    line = f"Indexed {pluralize(done, 'memory', 'memories')} again."
     options.print_result({"memories": done}, line)
 
 

@@ -68,7 +68,7 @@ def _check_tokens(settings: Settings, store: Store, *, is_public: bool) -> None:
     if is_public and not (settings.token or store.tokens()):
         raise ConfigError(
             f"{settings.host} can be reached by others: set REVERIE_TOKEN, "
-            "or let them in one by one with 'reverie token create'"
+            "or create a token for each of them with 'reverie token create'"
         )
     if settings.token and store.authenticate(settings.token) is not None:
         raise ConfigError(

@@ -367,7 +367,8 @@ def _write_vault(options: CommonOptions, store: Store, root: Path) -> None:
     with progress("writing") as shown:
         report = to_vault(store, root, shown)
     options.print_result(
-        {"vault": str(root), "synced": vars(report)}, f"Wrote the vault {root} anew from the store."
+        {"vault": str(root), "synced": vars(report)},
+        f"Wrote the vault {root} again from the store.",
     )
     _print_problems_and_exit([*report.conflicts, *report.problems], options)
 

@@ -65,7 +65,7 @@ class CrossEncoder:
             self._file, self._folder = _find_files(Path(path).expanduser().absolute())
         except (OSError, RuntimeError) as error:
             raise RerankFailed(
-                f"{path} cannot be looked at ({type(error).__name__}): check the path and rights"
+                f"{path} cannot be accessed ({type(error).__name__}): check the path and rights"
             ) from error
         self._threads = threads
         self._lock = Lock()
@@ -125,7 +125,7 @@ class _Model(NamedTuple):
         except Exception as error:
             raise RerankFailed(
                 f"the tokenizer.json of {self.file} failed on a text ({type(error).__name__}): "
-                "download it anew"
+                "download it again"
             ) from error
 
     def logits(self, pairs: Sequence[Encoding]) -> list[float]:
@@ -353,4 +353,4 @@ def _not_cross_encoder(file: Path, what: str) -> RerankFailed:
 
 
 def _unreadable_file(file: Path, error: Exception) -> RerankFailed:
-    return RerankFailed(f"{file} cannot be read ({type(error).__name__}): download it anew")
+    return RerankFailed(f"{file} cannot be read ({type(error).__name__}): download it again")

@@ -58,7 +58,7 @@ class BaseEngine(Generic[TransactionT]):
     def _note_failure(self, why: str) -> None:
         """Refuse every write from now on, and log the first failure."""
         if self._failed is None:
-            _log.error("a write to %s failed (%s): start again to store anything", self.url, why)
+            _log.error("a write to %s failed (%s): open the store again to write", self.url, why)
         self._failed = why
 
     @contextlib.contextmanager
@@ -99,7 +99,9 @@ class BaseEngine(Generic[TransactionT]):
         if current is not None and not current.writing:
             raise StoreError("a write cannot start inside a read: end the read first")
         if self.read_only:
-            raise StoreReadOnly(f"{self.url} was opened with mode=ro: open it without to write")
+            raise StoreReadOnly(
+                f"{self.url} was opened with mode=ro: open it without that to write"
+            )
         return current
 
     @contextlib.contextmanager

@@ -22,7 +22,7 @@ def index_damage_error(tx: Transaction, owner: Owner, what: str) -> StoreDamaged
     """The error for a row of the index that does not fit the log."""
     return StoreDamaged(
         f"the index of space {log_rows.space_name(tx, owner.space)} is damaged at {what}: run "
-        "'reverie verify' to see all damage, and 'reverie rebuild' to make the index anew",
+        "'reverie verify' to see all damage, and 'reverie rebuild' to make the index again",
         space=owner.space,
     )
 
@@ -75,11 +75,11 @@ def read_current_entries(
     return undamaged
 
 
-def read_event_entries(tx: Transaction, owner: Owner, spots: Iterable[EventRow]) -> list[LogEntry]:
+def read_event_entries(tx: Transaction, owner: Owner, rows: Iterable[EventRow]) -> list[LogEntry]:
     """The entries of these events; damaged ones are left out."""
-    spots = list(spots)
-    entries = log.find_at_positions(tx, owner, [spot.position for spot in spots])
-    checked = (check_event_entry(tx, owner, entries, *spot[:3]) for spot in spots)
+    rows = list(rows)
+    entries = log.find_at_positions(tx, owner, [row.position for row in rows])
+    checked = (check_event_entry(tx, owner, entries, *row[:3]) for row in rows)
     return [entry for entry in checked if entry is not None]
 
 

@@ -63,7 +63,7 @@ def find_owner(tx: Transaction, space: int, user: str | None) -> Owner | None:
 
 def _damaged_name(whose: str, space: int) -> StoreDamaged:
     return StoreDamaged(
-        f"the name of {whose} is damaged in the store: run 'reverie verify' to see what is, and "
+        f"the name of {whose} is damaged in the store: run 'reverie verify' to see all damage, and "
         "'reverie salvage' to save the rest",
         space=space,
     )
@@ -190,7 +190,8 @@ def _head_key(owner: Owner) -> tuple[str, int]:
 def _require_head(owner: Owner, position: int, recorded_at: int, chain: str, seal: str) -> None:
     if seal != seals.head_seal(owner.space, position, recorded_at, chain):
         raise StoreDamaged(
-            f"where the log of space number {owner.space} ends is damaged: run 'reverie salvage'",
+            f"the record of where the log of space number {owner.space} ends is damaged: "
+            "run 'reverie salvage'",
             space=owner.space,
         )
 

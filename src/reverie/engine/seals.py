@@ -179,11 +179,11 @@ _PROGRESS_INTERVAL = 50_000
 def log_progress(what: str) -> Progress:
     """A progress callback that logs how far the sealing of a long log is."""
 
-    def tell(done: int, whole: int) -> None:
+    def report_progress(done: int, whole: int) -> None:
         if whole >= _PROGRESS_INTERVAL and (done % _PROGRESS_INTERVAL < _CHUNK or done == whole):
             logger.warning("sealing %s: %d of %d entries", what, done, whole)
 
-    return tell
+    return report_progress
 
 
 def seal_store(db: Statements, progress: Progress | None = None) -> None:

@@ -237,30 +237,28 @@ def _update_session(
     )
 
 
-def unindex_event(
-    tx: Transaction, owner: Owner, spot: EventRow, message: Mapping[str, Any]
-) -> None:
+def unindex_event(tx: Transaction, owner: Owner, row: EventRow, message: Mapping[str, Any]) -> None:
     """Remove the passages of an event from the index; the event stays in its session."""
-    if spot.passages:
+    if row.passages:
         parts = passages_of_message(message, message_text(message))
-        index.drop_passages(tx, owner, spot.first_passage, parts)
-    _place_passages(tx, owner, spot, 0, ())
+        index.drop_passages(tx, owner, row.first_passage, parts)
+    _place_passages(tx, owner, row, 0, ())
 
 
-def index_event(tx: Transaction, owner: Owner, spot: EventRow, parts: Sequence[Passage]) -> int:
+def index_event(tx: Transaction, owner: Owner, row: EventRow, parts: Sequence[Passage]) -> int:
     """Index the passages of an event again; returns the number of the first."""
-    first = index.put_passages(tx, owner, spot.position, parts) if parts else 0
-    _place_passages(tx, owner, spot, first, parts)
+    first = index.put_passages(tx, owner, row.position, parts) if parts else 0
+    _place_passages(tx, owner, row, first, parts)
     return first
 
 
 def _place_passages(
-    tx: Transaction, owner: Owner, spot: EventRow, first: int, parts: Sequence[Passage]
+    tx: Transaction, owner: Owner, row: EventRow, first: int, parts: Sequence[Passage]
 ) -> None:
     tx.run(
         "UPDATE events SET first_passage = ?, passages = ?, terms = ? "
         "WHERE space = ? AND owner = ? AND position = ?",
-        (first, len(parts), _term_count(parts), *owner, spot.position),
+        (first, len(parts), _term_count(parts), *owner, row.position),
     )
 
 
@@ -631,10 +629,10 @@ def fork_tree(tx: Transaction, owner: Owner, session: str) -> dict[str, SessionE
     return ends
 
 
-def replies_to(tx: Transaction, owner: Owner, spot: EventRow) -> list[EventRow]:
+def replies_to(tx: Transaction, owner: Owner, row: EventRow) -> list[EventRow]:
     """The events right after an event: in its session, and in the newest sessions forked there."""
-    newest = list_forks(tx, owner, spot.session, at=spot.sequence, newest=MAX_FORKS)
-    replies = (next_event(tx, owner, name, spot.sequence) for name in (spot.session, *newest))
+    newest = list_forks(tx, owner, row.session, at=row.sequence, newest=MAX_FORKS)
+    replies = (next_event(tx, owner, name, row.sequence) for name in (row.session, *newest))
     return [reply for reply in replies if reply is not None]
 
 

@@ -235,8 +235,8 @@ def _is_superseded(tx: Transaction, owner: Owner, turn: UserTurn, place: MemoryR
     entry = index_check.read_current(tx, owner, place)
     if entry.trust == "person" and entry.position > turn.position:
         return True
-    said = None if entry.origin is None else sessions.find_event_entry(tx, owner, entry.origin)
-    return said is not None and said.position > turn.position
+    source = None if entry.origin is None else sessions.find_event_entry(tx, owner, entry.origin)
+    return source is not None and source.position > turn.position
 
 
 def _add(w: Writer, turn: UserTurn, each: PreparedChange, settled: LaterEdits, source: str) -> None:
@@ -276,13 +276,13 @@ def _is_unrequested(change: PlannedChange, turn: UserTurn) -> bool:
 
 def is_known(w: Writer, draft: Draft) -> bool:
     """Whether the same words are a memory already, or a proposal that waits or was rejected."""
-    said = comparison_key(draft.text.content)
+    wanted = comparison_key(draft.text.content)
     asked = proposals.list_proposals(w.tx, w.owner, answered=True)
-    if any(said == comparison_key(each.content) for each in asked if each.answer != "accept"):
+    if any(wanted == comparison_key(each.content) for each in asked if each.answer != "accept"):
         return True
     terms = {term for part in draft.text.passages for term in part.terms}
     return any(
-        comparison_key(w.read_memory(place).content) == said
+        comparison_key(w.read_memory(place).content) == wanted
         for place in index.find_containing(w.tx, w.owner, terms, w.now())
     )
 

@@ -97,8 +97,8 @@ def _learn_by_rules(runtime: Runtime, claim: Claim, turn: UserTurn) -> None:
 def _read_correction(turn: UserTurn) -> list[patterns.Statement]:
     """Return the last statement of the user's turn before, as a turn like "I meant Milan"
     corrects it."""
-    said = [text for role, text in turn.earlier if role == "user"]
-    return patterns.apply_correction(said[-1], turn.text) if said else []
+    earlier = [text for role, text in turn.earlier if role == "user"]
+    return patterns.apply_correction(earlier[-1], turn.text) if earlier else []
 
 
 def plan_by_rules(
@@ -252,8 +252,8 @@ def _find_similar(runtime: Runtime, owner: Owner, facts: Sequence[Fact]) -> list
     found: dict[str, Memory] = {}
     for fact in facts:
         query = Query(fact.content, MAX_NEIGHBORS, filter=Filter(kinds=("fact",)))
-        eye = recall.prepare_query_vector(runtime, query)
-        for hit in recall.recall(runtime, {owner: None}, query, eye):
+        query_vector = recall.prepare_query_vector(runtime, query)
+        for hit in recall.recall(runtime, {owner: None}, query, query_vector):
             if hit.memory is not None:
                 found[hit.memory.id] = hit.memory
     return list(found.values())

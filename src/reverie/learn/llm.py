@@ -268,8 +268,8 @@ class PydanticAIModel:
     def _describe_failure(self, error: BaseException | None) -> str:
         import httpx2
 
-        if said := _status_problem(_http_status(error)):
-            return said
+        if status := _status_problem(_http_status(error)):
+            return status
         for cause in _exception_chain(error):
             if isinstance(cause, _BadResponse):
                 return str(cause)

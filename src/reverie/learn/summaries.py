@@ -76,11 +76,11 @@ def choose_oldest(unsummarised: Sequence[SummaryEvent], window: int) -> Sequence
     return unsummarised[:count]
 
 
-def condense(previous: str, said: Sequence[SummaryEvent]) -> CondensedSummary:
+def condense(previous: str, messages: Sequence[SummaryEvent]) -> CondensedSummary:
     """Append one line for each of the first MAX_LINES messages to the previous summary."""
-    if not said:
+    if not messages:
         raise ValueError("there is nothing to condense")
-    taken = said[:MAX_LINES]
+    taken = messages[:MAX_LINES]
     added = _format_events(taken)
     return CondensedSummary(
         _keep_newest(f"{previous}\n{added}" if previous else added), taken[-1].sequence
@@ -100,8 +100,8 @@ def condense_if_due(
     return summary
 
 
-def _tokens(said: Sequence[SummaryEvent]) -> int:
-    return sum(message.tokens for message in said)
+def _tokens(messages: Sequence[SummaryEvent]) -> int:
+    return sum(message.tokens for message in messages)
 
 
 def _keep_newest(summary: str) -> str:
@@ -110,13 +110,13 @@ def _keep_newest(summary: str) -> str:
     return summary if kept == summary else _ELLIPSIS + kept
 
 
-def _format_events(said: Sequence[SummaryEvent]) -> str:
+def _format_events(messages: Sequence[SummaryEvent]) -> str:
     """Return a heading and a line for each message, all cut to the same length if need be."""
     heads = [
         f"- [{message.sequence}] {_truncate(one_line(message.role), _ROLE_CHARS)}: "
-        for message in said
+        for message in messages
     ]
-    texts = [_event_line(message) for message in said]
+    texts = [_event_line(message) for message in messages]
     limit = LINE_CHARS
     while len(added := _join_lines(heads, texts, limit)) > MAX_CHARS and limit > 0:
         limit -= 1
@@ -148,8 +148,8 @@ def summarise(runtime: Runtime, claim: Claim) -> None:
     with runtime.engine.read() as tx:
         tx.enter(owner)
         current = session_state.find_summary(tx, owner, sessions.lineage(tx, owner, session))
-        said = list_unsummarized(tx, owner, session, current)
-    made = _build_summary(runtime, current, said)
+        unsummarised = list_unsummarized(tx, owner, session, current)
+    made = _build_summary(runtime, current, unsummarised)
     if made is not None:
         made = made._replace(text=runtime.redaction.quiet(made.text, "a summary"))
     with runtime.engine.write() as tx:
@@ -168,9 +168,9 @@ def list_unsummarized(
 ) -> list[SummaryEvent]:
     """Return the messages of a session that its summary does not cover yet."""
     found = []
-    stretches = sessions.lineage(tx, owner, session)
-    spots = sessions.list_events(tx, owner, stretches, after=current.upper)
-    for entry in index_check.read_event_entries(tx, owner, spots):
+    ranges = sessions.lineage(tx, owner, session)
+    rows = sessions.list_events(tx, owner, ranges, after=current.upper)
+    for entry in index_check.read_event_entries(tx, owner, rows):
         event = sessions.event_from_entry(entry, None)
         if without_system(event.message) is None:
             continue
@@ -188,18 +188,18 @@ def _has_text(text: str) -> bool:
 
 
 def _build_summary(
-    runtime: Runtime, current: Summary, said: list[SummaryEvent]
+    runtime: Runtime, current: Summary, unsummarised: list[SummaryEvent]
 ) -> CondensedSummary | None:
     """Return the next summary, by a model or by condensing, or None while there is room."""
     settings = runtime.settings
     window = settings.history_tokens
-    if settings.summary_mode == "off" or not is_due(said, window):
+    if settings.summary_mode == "off" or not is_due(unsummarised, window):
         return None
     if settings.summary_mode == "condense":
-        return condense_if_due(current.text, said, window)
+        return condense_if_due(current.text, unsummarised, window)
     model = open_model(settings)
     assert model is not None
-    oldest = choose_oldest(said, window)[:MAX_TURNS]
+    oldest = choose_oldest(unsummarised, window)[:MAX_TURNS]
     turns = [(each.role, each.text[:TURN_CHARS] or f"[{', '.join(each.calls)}]") for each in oldest]
     return CondensedSummary(
         prompts.summarize_turns(model, current.text, turns), oldest[-1].sequence

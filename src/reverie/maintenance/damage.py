@@ -284,7 +284,9 @@ def _check_meta(tx: Transaction) -> list[str]:
             if seals.unseal_json(key, value) is None:
                 problems.append(f"token {key.removeprefix('token.')} is damaged: revoke it")
         elif str(key).startswith("generation") and not _is_generation(value):
-            problems.append(f"which model made the vectors is damaged: {SALVAGE_HINT}")
+            problems.append(
+                f"the record of the model that made the vectors is damaged: {SALVAGE_HINT}"
+            )
     return problems
 
 

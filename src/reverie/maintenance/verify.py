@@ -103,7 +103,9 @@ def _find_orphans(tx: Transaction, owners: list[Owner]) -> list[str]:
     for name in (*DERIVED_TABLES, "statistics", "vectors"):
         rows = tx.all(f"SELECT DISTINCT space, owner FROM {name}")
         if not {Owner(*row) for row in rows} <= set(owners):
-            problems.append(f"{name} has rows of nobody: run 'reverie rebuild'")
+            problems.append(
+                f"{name} has rows of an owner that does not exist: run 'reverie rebuild'"
+            )
     return problems
 
 
@@ -204,7 +206,7 @@ def _compare_sessions(
     for entry in log.all_entries(tx, owner):
         if entry.op != "append" or entry.body is None or entry.session is None:
             continue
-        spot = sessions.find_event_at(tx, owner, entry.position)
+        event = sessions.find_event_at(tx, owner, entry.position)
         message = entry.body["message"]
         parts = sessions.passages_of_event(sessions.event_from_entry(entry, None))
         parts = [] if entry.session in hidden else parts
@@ -212,18 +214,18 @@ def _compare_sessions(
         written = (entry.session, entry.sequence, entry.body["at"], size)
         who = (role_of(message), speaker_of(message))
         if (
-            spot is None
-            or (spot.session, spot.sequence, spot.at, spot.size) != written
-            or (spot.role, spot.speaker) != who
+            event is None
+            or (event.session, event.sequence, event.at, event.size) != written
+            or (event.role, event.speaker) != who
         ):
             problems.append(f"{where}: event {entry.session}:{entry.sequence} is not as written")
-        elif (spot.passages, spot.terms) != (
+        elif (event.passages, event.terms) != (
             len(parts),
             parts[0].length if parts else 0,
-        ) or spot.chain != history.chains[entry.position]:
-            problems.append(f"{where}: event {entry.session}:{entry.sequence} is not indexed right")
+        ) or event.chain != history.chains[entry.position]:
+            problems.append(f"{where}: event {entry.session}:{entry.sequence} is indexed wrongly")
         else:
-            expected.add(spot.position, spot.first_passage, parts)
+            expected.add(event.position, event.first_passage, parts)
     listed = {row.session: row for row in sessions.list_all_sessions(tx, owner)}
     for name in sorted({*history.sessions, *listed}):
         if history.expected(name, hidden.get(name)) != _without_summary_size(listed.get(name)):
@@ -302,11 +304,13 @@ def _compare_vectors(
     }
     stored = set(tx.vector_numbers(owner, generation.number))
     problems = [
-        f"{where}: passage {number} has a vector but is not there: run 'reverie rebuild'"
+        f"{where}: passage {number} has a vector but does not exist: run 'reverie rebuild'"
         for number in sorted(stored - set(texts))[:3]
     ]
     if waiting - set(texts):
-        problems.append(f"{where}: what waits for vectors is not there: run 'reverie rebuild'")
+        problems.append(
+            f"{where}: a passage that waits for its vector does not exist: run 'reverie rebuild'"
+        )
     embedder = runtime.embedder
     local = embedder is not None and not embedder.remote
     if embedder is not None and local:

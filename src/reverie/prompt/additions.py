@@ -33,7 +33,7 @@ class InjectionInputs(NamedTuple):
     """
 
     profile: list[tuple[int, Memory]]
-    stretches: Sequence[EventRange]
+    ranges: Sequence[EventRange]
     replaced: frozenset[tuple[str, int]]
     latest: int | None
 
@@ -50,7 +50,7 @@ class InjectionInputs(NamedTuple):
                 each.after,
                 float("inf") if each.end_sequence is None else each.end_sequence,
             )
-            for each in _from_window_start(self.stretches, begins)
+            for each in _from_window_start(self.ranges, begins)
         }
 
         def is_excluded(owner: str | None, candidate: Candidate) -> bool:
@@ -63,15 +63,13 @@ class InjectionInputs(NamedTuple):
         return is_excluded
 
 
-def _from_window_start(
-    stretches: Sequence[EventRange], begins: Origin | None
-) -> Sequence[EventRange]:
+def _from_window_start(ranges: Sequence[EventRange], begins: Origin | None) -> Sequence[EventRange]:
     """The ranges cut so that they begin with this event."""
-    names = [stretch.session for stretch in stretches]
+    names = [each.session for each in ranges]
     if begins is None or begins.session not in names:
-        return stretches
+        return ranges
     first = names.index(begins.session)
-    return [stretches[first]._replace(after=begins.sequence - 1), *stretches[first + 1 :]]
+    return [ranges[first]._replace(after=begins.sequence - 1), *ranges[first + 1 :]]
 
 
 def read_inputs(
@@ -79,34 +77,32 @@ def read_inputs(
     runtime: Runtime,
     owners: Mapping[Owner, str | None],
     owner: Owner | None,
-    stretches: Sequence[EventRange],
+    ranges: Sequence[EventRange],
     tokens: int,
     count: TokenCounter,
 ) -> InjectionInputs:
     """Read what the additions are made of, except for the hits."""
-    chosen = session_profile(tx, runtime, owners, owner, stretches, tokens, count)
+    chosen = session_profile(tx, runtime, owners, owner, ranges, tokens, count)
     if owner is None:
-        return InjectionInputs(chosen, stretches, frozenset(), None)
-    events = sessions.list_events(tx, owner, stretches, newest=LOOKBACK_EVENTS)
+        return InjectionInputs(chosen, ranges, frozenset(), None)
+    events = sessions.list_events(tx, owner, ranges, newest=LOOKBACK_EVENTS)
     user_sequences = [event.sequence for event in events if event.role == "user"]
-    replaced = _replaced_events(tx, owner, stretches)
-    return InjectionInputs(
-        chosen, stretches, replaced, user_sequences[-1] if user_sequences else None
-    )
+    replaced = _replaced_events(tx, owner, ranges)
+    return InjectionInputs(chosen, ranges, replaced, user_sequences[-1] if user_sequences else None)
 
 
 def _replaced_events(
-    tx: Transaction, owner: Owner, stretches: Sequence[EventRange]
+    tx: Transaction, owner: Owner, ranges: Sequence[EventRange]
 ) -> frozenset[tuple[str, int]]:
     """The events, here and in other forks, in whose place this session continued differently."""
     replaced: set[tuple[str, int]] = set()
-    for each in stretches[:-1]:
+    for each in ranges[:-1]:
         assert each.end_sequence is not None
         if not each.end_sequence:
             continue  # forked before the first event: it replaced nothing
         other_forks = sessions.list_forks(tx, owner, each.session, at=each.end_sequence)
         replaced.update((name, each.end_sequence + 1) for name in (each.session, *other_forks))
-    return frozenset(replaced - {(stretches[-1].session, stretches[-1].after + 1)})
+    return frozenset(replaced - {(ranges[-1].session, ranges[-1].after + 1)})
 
 
 def assemble(

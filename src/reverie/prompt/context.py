@@ -93,12 +93,12 @@ class ContextInputs(NamedTuple):
 
 
 def newest_events(
-    tx: Transaction, owner: Owner, stretches: Sequence[EventRange]
+    tx: Transaction, owner: Owner, ranges: Sequence[EventRange]
 ) -> Iterator[LogEntry]:
     """The entries of a session's events, newest first, read as they are needed."""
     page, done = EVENT_PAGE, 0
     while True:
-        events = sessions.list_events(tx, owner, stretches, newest=page)[::-1]
+        events = sessions.list_events(tx, owner, ranges, newest=page)[::-1]
         for first in range(done, len(events), CHUNK):
             yield from index_check.read_event_entries(tx, owner, events[first : first + CHUNK])
         if len(events) < page:
@@ -111,14 +111,12 @@ def session_profile(
     runtime: Runtime,
     owners: Mapping[Owner, str | None],
     owner: Owner | None,
-    stretches: Sequence[EventRange],
+    ranges: Sequence[EventRange],
     tokens: int,
     count: TokenCounter,
 ) -> list[tuple[int, Memory]]:
     """The memories of a session's profile, at most a quarter of the context's tokens."""
-    frozen = (
-        None if owner is None else session_state.inherited_profile_position(tx, owner, stretches)
-    )
+    frozen = None if owner is None else session_state.inherited_profile_position(tx, owner, ranges)
     now = runtime.clock.now()
     return profile.choose_cached(runtime.profiles, tx, owners, now, frozen, tokens // 4, count)
 
@@ -128,19 +126,19 @@ def read_inputs(
     runtime: Runtime,
     owners: Mapping[Owner, str | None],
     owner: Owner | None,
-    stretches: Sequence[EventRange],
+    ranges: Sequence[EventRange],
     tokens: int,
     count: TokenCounter,
 ) -> ContextInputs:
     """Read what a context is made of, except for the hits."""
-    chosen = session_profile(tx, runtime, owners, owner, stretches, tokens, count)
+    chosen = session_profile(tx, runtime, owners, owner, ranges, tokens, count)
     if owner is None:
         return ContextInputs(chosen, Summary(), [], None, "")
-    summary = session_state.find_summary(tx, owner, stretches, skip=True)
+    summary = session_state.find_summary(tx, owner, ranges, skip=True)
     # A share is reserved for recalled text; history is read only as far as it can fit.
     room = tokens - tokens // 5 - count(_render_summary(summary)) - count(profile.render(chosen))
     latest, history = None, list[SizedMessage]()
-    for entry in newest_events(tx, owner, stretches):
+    for entry in newest_events(tx, owner, ranges):
         covered = (entry.sequence or 0) <= summary.upper
         if latest is not None and (covered or room < 0):
             break
@@ -151,7 +149,7 @@ def read_inputs(
         room -= sized.tokens
         if latest is None and sized.is_turn_start:
             latest = sized
-    notices = _render_notices(tx, runtime, owner, stretches)
+    notices = _render_notices(tx, runtime, owner, ranges)
     return ContextInputs(chosen, summary, history[::-1], latest, notices)
 
 
@@ -356,11 +354,11 @@ def _render_hit(hit: Hit) -> str:
 
 
 def _render_notices(
-    tx: Transaction, runtime: Runtime, owner: Owner, stretches: Sequence[EventRange]
+    tx: Transaction, runtime: Runtime, owner: Owner, ranges: Sequence[EventRange]
 ) -> str:
     """What the model should tell the user: open proposals, or what was just remembered."""
     policy = runtime.settings.write_policy.lower()
-    names = {each_range.session for each_range in stretches}
+    names = {each_range.session for each_range in ranges}
     if policy == "ask":
         open_proposals = [
             f"- [proposal {each.id}] {escape_line(each.content)}\n"
@@ -368,18 +366,16 @@ def _render_notices(
             if each.origin.session in names
         ][-MAX_NOTICES:]
         return ASK_HEADING + "".join(open_proposals) if open_proposals else ""
-    learned = _recently_learned(tx, owner, stretches) if policy == "notify" else []
+    learned = _recently_learned(tx, owner, ranges) if policy == "notify" else []
     lines = [f"- [id:{memory.id}] {escape_line(memory.content)}\n" for memory in learned]
     return NOTIFY_HEADING + "".join(lines[-MAX_NOTICES:]) if lines else ""
 
 
-def _recently_learned(
-    tx: Transaction, owner: Owner, stretches: Sequence[EventRange]
-) -> list[Memory]:
+def _recently_learned(tx: Transaction, owner: Owner, ranges: Sequence[EventRange]) -> list[Memory]:
     """The memories learned from this session since the turn before the current one."""
-    names = {each.session for each in stretches}
+    names = {each.session for each in ranges}
     after, turns = log.last_position(tx, owner), 0
-    for entry in newest_events(tx, owner, stretches):
+    for entry in newest_events(tx, owner, ranges):
         after = entry.position - 1
         turns += starts_turn((entry.body or {})["message"])
         if turns == 2:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from reverie.protocols import Numbers, Vector
 
-AS_OF_NEEDS_LOCAL = "an as-of recall makes its vectors anew, which only a local embedder can"
+AS_OF_NEEDS_LOCAL = "an as-of recall computes its vectors again, which only a local embedder can"
 # Neighbours are read for this many times the limit of the best passages of each list.
 NEIGHBOR_LOOKUP_FACTOR = 2
 # By how much the number of candidates grows when they lead to too few hits.

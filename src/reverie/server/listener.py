@@ -66,7 +66,7 @@ FULL_RESPONSE = render_response(
     )
 )
 TIMEOUT_RESPONSE = render_response(
-    HttpProblem(408, "Too slow", "the header did not come in time: repeat the request")
+    HttpProblem(408, "Too slow", "the header did not arrive in time: repeat the request")
 )
 BAD_REQUEST_RESPONSE = render_response(
     HttpProblem(400, "Malformed", "this is no HTTP request: look at what was sent")

@@ -85,7 +85,7 @@ def parse(text: str) -> FrontMatter:
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         # PyYAML's scanner raises various errors for escapes beyond Unicode.
         problem = one_line(str(error))
-        raise InvalidFrontMatter(f"the front matter is no YAML ({problem}): mend it") from None
+        raise InvalidFrontMatter(f"the front matter is no YAML ({problem}): correct it") from None
     _check_gaps(front)
     front.problems.extend(_duplicate_keys(front))
     if "\t" in text:

@@ -15,7 +15,7 @@ _GREETINGS = """
 GREETINGS = frozenset(_GREETINGS.split())
 
 
-def is_only_greeting(said: str) -> bool:
+def is_only_greeting(text: str) -> bool:
     """Whether a message is nothing but a greeting, which many conversations share."""
-    words = _WORD.findall(nfkc_casefold(said))
+    words = _WORD.findall(nfkc_casefold(text))
     return bool(words) and GREETINGS.issuperset(words)

@@ -157,7 +157,7 @@ def _verified_copy(
             report = verify.verify(copy)
             if sound and not report.ok:
                 raise StoreDamaged(
-                    f"{source} is not sound ({report.problems[0]}): use another backup"
+                    f"{source} is damaged ({report.problems[0]}): use another backup"
                 )
             yield copy, report
         finally:
@@ -211,18 +211,18 @@ def _erase_events_again(tx: Transaction, runtime: Runtime, tombstone: Tombstone)
     w = Writer(tx, runtime, owner, system_author(scope))
     session = entries[0].session or ""
     here = {entry.uuid: entry for entry in log.session_entries(tx, owner, session)}
-    said = [
+    present = [
         here[entry.uuid]
         for entry in entries
         if entry.uuid in here and here[entry.uuid].body is not None
     ]
-    events = [entry for entry in said if entry.op == "append"]
+    events = [entry for entry in present if entry.op == "append"]
     for entry in events:
         sessions.drop_event(tx, owner, entry)
     log.erase_content(tx, owner, [entry.position for entry in events])
     if events:
         sessions.recompute_session(tx, owner, session, min(entry.sequence or 0 for entry in events))
-    for entry in said:
+    for entry in present:
         if entry.op == "propose":
             proposals.erase_proposal(tx, owner, entry.position)
     ended = max(

@@ -78,7 +78,7 @@ def _lines(stream: TextIO) -> Iterator[Line | UnreadableRecord]:
                 return
             if "\0" in line:
                 yield UnreadableRecord(
-                    "the file", f"line {number} is not text: nothing behind it is read"
+                    "the file", f"line {number} is not text: nothing after it is read"
                 )
                 return
             text = line.removeprefix("\ufeff").strip()

@@ -131,9 +131,9 @@ def redact_record(runtime: Runtime, record: Record) -> Record:
 
     Other fields, such as idempotency keys and hashes, only look like secrets and stay.
     """
-    said = {name: record[name] for name in (*_TEXT_FIELDS, "body", "reason") if name in record}
-    kept = runtime.redaction.each(said, "the record")
-    if kept is said:
+    texts = {name: record[name] for name in (*_TEXT_FIELDS, "body", "reason") if name in record}
+    kept = runtime.redaction.each(texts, "the record")
+    if kept is texts:
         return record
     body = kept.get("body")
     if isinstance(body, dict) and isinstance(body.get("content"), str) and "tags" in body:
@@ -252,8 +252,8 @@ def _local_id(tx: Transaction, owner: Owner, entry: LogEntry) -> str:
 
 
 def _derived_uuid(content: str, fields: Mapping[str, Any]) -> str:
-    said = log.encode([content, fields["category"], fields["subject"], fields["created_at"]])
-    digest = hashlib.sha256(said.encode()).hexdigest()
+    identity = log.encode([content, fields["category"], fields["subject"], fields["created_at"]])
+    digest = hashlib.sha256(identity.encode()).hexdigest()
     return f"{digest[:8]}-{digest[8:12]}-8{digest[13:16]}-8{digest[17:20]}-{digest[20:32]}"
 
 
@@ -283,7 +283,7 @@ def add_session_entry(w: Writer, entry: LogEntry, names: dict[str, str]) -> bool
     if same:
         return False
     if names.get(name) == "other":
-        raise InvalidInput(f"session {entry.session} is another conversation here")
+        raise InvalidInput(f"session {entry.session} is the name of another conversation here")
     entry = _with_parent(tx, owner, entry, names)
     _check_session_entry(tx, owner, entry)
     entry = append_entry(w, _with_local_memory(tx, owner, entry, names))
@@ -328,7 +328,9 @@ def drop_foreign_session(entry: LogEntry, names: dict[str, str]) -> LogEntry:
     A memory that belongs to such a session cannot be imported: InvalidInput.
     """
     if entry.body and names.get(f"session {entry.body.get('session')}") == "other":
-        raise InvalidInput(f"session {entry.body['session']} is another conversation here")
+        raise InvalidInput(
+            f"session {entry.body['session']} is the name of another conversation here"
+        )
     if entry.origin and names.get(f"session {entry.origin.session}") == "other":
         return replace(entry, origin=None)
     return entry
@@ -349,11 +351,11 @@ def _check_session_entry(tx: Transaction, owner: Owner, entry: LogEntry) -> None
             raise InvalidInput(f"session {entry.session} is hidden here: restore it first")
     elif known is None:
         raise InvalidInput(f"there is no session {entry.session} here")
-    living = bool(known and known.events)
+    exists = bool(known and known.events)
     if entry.op == "erase" and entry.sequence is not None and entry.session is not None:
         here = Origin(entry.session, entry.sequence)
-        living = sessions.find_event_entry(tx, owner, here) is not None
-    if entry.op == "erase" and living:
+        exists = sessions.find_event_entry(tx, owner, here) is not None
+    if entry.op == "erase" and exists:
         what = "it" if entry.sequence is None else f"event {entry.sequence}"
         raise InvalidInput(
             f"{what} of session {entry.session} was erased where it comes from: erase it here too"

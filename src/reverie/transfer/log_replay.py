@@ -41,20 +41,20 @@ class ReplayRecord(NamedTuple):
 
 
 def replay(
-    runtime: Runtime, told: Iterable[ReplayRecord], progress: Callable[[int], None] | None = None
+    runtime: Runtime, records: Iterable[ReplayRecord], progress: Callable[[int], None] | None = None
 ) -> ImportReport:
     """Write all records to the store, a batch of records of one space in each transaction."""
     added, unchanged, skipped = 0, 0, list[str]()
     # For each scope, what the ids and sessions of the source are called in this store.
     names: dict[Scope, dict[str, str]] = {}
-    for batch in _batches(told):
+    for batch in _batches(records):
         ready = [_to_entry(runtime, each) for each in batch]
         with runtime.engine.write() as tx:
-            teller = _Replayer(tx, runtime, names)
+            replayer = _Replayer(tx, runtime, names)
             for each, entry in zip(batch, ready, strict=True):
                 try:
                     new = (
-                        teller.replay_entry(each.scope, entry)
+                        replayer.replay_entry(each.scope, entry)
                         if isinstance(entry, LogEntry)
                         else None
                     )
@@ -64,25 +64,25 @@ def replay(
                     skipped.append(f"{each.where}: {entry}")
                 else:
                     added, unchanged = added + bool(new), unchanged + (not new)
-            teller.finish()
+            replayer.finish()
         if progress is not None:
             progress(len(batch))
     return ImportReport(added, unchanged, tuple(skipped))
 
 
-def _batches(told: Iterable[ReplayRecord]) -> Iterator[list[ReplayRecord]]:
-    for _, group in groupby(told, lambda each: each.scope.space):
+def _batches(records: Iterable[ReplayRecord]) -> Iterator[list[ReplayRecord]]:
+    for _, group in groupby(records, lambda each: each.scope.space):
         while batch := list(islice(group, BATCH)):
             yield batch
 
 
-def _to_entry(runtime: Runtime, told: ReplayRecord) -> LogEntry | str:
+def _to_entry(runtime: Runtime, record: ReplayRecord) -> LogEntry | str:
     """Parse a record to a log entry, or return why it cannot be used."""
     try:
-        entry = record_schema.parse_record(import_.redact_record(runtime, told.record))
+        entry = record_schema.parse_record(import_.redact_record(runtime, record.record))
     except (ReverieError, KeyError, TypeError, ValueError) as error:
         return f"{error} is missing" if isinstance(error, KeyError) else str(error)
-    return replace(entry, position=told.position)
+    return replace(entry, position=record.position)
 
 
 class _Replayer:

@@ -99,7 +99,7 @@ class _EntryFields(BaseModel):
 
     @field_validator("actor", "reason")
     @classmethod
-    def _said(cls, value: str | None) -> str | None:
+    def _check_text(cls, value: str | None) -> str | None:
         return None if value is None else require_name(value, "a name", validate.MAX_REASON_CHARS)
 
     @field_validator("origin")

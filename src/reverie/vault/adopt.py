@@ -113,7 +113,7 @@ class _Adoption:
         found = list(agent_cli.read_files(vault.root, self.report.problems.append))
         self._old = sorted(found, key=lambda old: (old.created_at, _rank(old), old.path))
         self._by_uuid = {old.uuid: old for old in self._old}
-        # Where each turn stands: session and sequence by its uuid.
+        # The session and sequence of each turn, by its uuid.
         self._origins: dict[str, Origin] = {}
         # Summaries of sessions that have another one, and of those that have no turn.
         self._late = {old.uuid for old in self._old if self._is_late(old)}

@@ -146,7 +146,7 @@ class FileCache:
             with contextlib.suppress(apsw.Error):
                 self._connection.close()
             self._throw_away()
-            raise CacheDamaged(f"{self._path} was damaged and is made anew: try again") from error
+            raise CacheDamaged(f"{self._path} was damaged and is built again: try again") from error
         except apsw.Error as error:
             raise VaultError(f"{self._path} cannot be used: {error}") from error
 

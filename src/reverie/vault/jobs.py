@@ -15,7 +15,7 @@ from reverie.write.runtime import Runtime
 
 # Wait this long, so that changes made in one go become one commit.
 COMMIT_AFTER_MS = 2_000
-# A vault of another machine: whoever has it mirrors it.
+# The vault is on another machine, and is mirrored there.
 ELSEWHERE_MS = 5_000
 _log = logging.getLogger("reverie.vault")
 
@@ -68,7 +68,7 @@ def _vault(runtime: Runtime, claim: Claim) -> Vault | None:
         vault = Vault.init(root)
         vault_link.mark_created(runtime, path)
         return vault
-    _log.warning("the vault %s is away: 'reverie vault init' makes it anew", root)
+    _log.warning("the vault %s is missing: 'reverie vault init' creates it again", root)
     _wait(runtime, claim)
     return None
 

@@ -101,7 +101,7 @@ def is_conflict(name: str) -> bool:
 def parse_path(path: str, cut: Mapping[str, str]) -> ParsedPath | None:
     """Parse a path below the root; None when it belongs to no space or is not Markdown.
 
-    ``cut`` are the names of folders that are too long to stand there whole.
+    ``cut`` are the names of folders that are too long to be written whole.
     """
     parts = path.split("/")
     if len(parts) < 2 or not parts[-1].lower().endswith(".md") or is_misplaced(path):

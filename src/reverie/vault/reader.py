@@ -322,7 +322,7 @@ class Sync:
         if entries and entries[-1].op == "erase":
             raise InvalidInput(
                 f"memory {id} was erased and stays so: "
-                "remove the file, or its id to remember it anew"
+                "remove the file, or its id to remember it again"
             )
         return entries
 
@@ -376,7 +376,7 @@ class Sync:
             handle.forget(current.id, reason=MOVED)
         elif forgotten:
             self.report.conflicts.append(
-                f"{path}: edited here and forgotten in the store; it is back"
+                f"{path}: edited here and forgotten in the store; it is restored"
             )
 
     def _keep_both(self, path: str, place: ParsedPath, current: Memory) -> None:

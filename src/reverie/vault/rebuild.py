@@ -264,7 +264,7 @@ def _begin(runtime: Runtime, path: Path) -> None:
             if (half := vault_link.read_partial_replay(tx)) is not None:
                 raise VaultError(f"the store is not empty, and {half}")
             raise VaultError(
-                "the store is not empty: give an empty one (--url), or write the vault anew "
+                "the store is not empty: give an empty one (--url), or write the vault again "
                 "from this one with 'reverie vault rebuild --from store'"
             )
         for mark in (_MARK, REPLAY_KEY):

@@ -202,7 +202,7 @@ class SessionFiles:
             known = self._vault.files.get(path)
             self._edited(known or VaultFile(path, "", scope, "", 0, "", _NEW))
             if not self._is_free(path):
-                raise disk.UnusablePath("something else stands there: move it away")
+                raise disk.UnusablePath("something else is there: move it away")
         return path
 
     def _is_free(self, path: str) -> bool:

@@ -15,7 +15,7 @@ from reverie.serialize import format_time
 from reverie.vault.git import scoped_history
 from reverie.vault.service import DEFAULT_NOTE
 
-# So much of a diff is told; a model reads no more.
+# The most characters of a diff that a model gets.
 MAX_CHARS = 20_000
 
 

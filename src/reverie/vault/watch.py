@@ -42,13 +42,13 @@ OnReport = Callable[[SyncReport], None]
 class Watch:
     """Watches the vault of a store in a thread, from ``start`` to ``stop``.
 
-    ``told`` is called with the report of each sync; without it, reports are logged.
+    ``on_report`` is called with the report of each sync; without it, reports are logged.
     """
 
-    def __init__(self, store: Store, told: OnReport | None = None) -> None:
+    def __init__(self, store: Store, on_report: OnReport | None = None) -> None:
         require_watchfiles()
         self._store = store
-        self._on_report = told or _logged
+        self._on_report = on_report or _logged
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._pause = MIN_BACKOFF_SECONDS
@@ -156,7 +156,7 @@ class Watch:
         except WatchfilesRustInternalError as error:
             if self._polling:
                 raise
-            _log.warning("the system cannot tell of changes (%s): the vault is polled", error)
+            _log.warning("the system cannot report changes (%s): the vault is polled", error)
             self._polling = True
 
     def _sync(self, paths: Iterable[str] | None) -> bool:
@@ -164,7 +164,7 @@ class Watch:
         report = service.sync(self._store, paths=paths)
         self._pause, wrong = MIN_BACKOFF_SECONDS, bool(report.problems)
         lines = {*report.problems, *report.conflicts}
-        # What is still wrong when everything is looked at again was told the first time.
+        # Problems that a full scan finds again were reported the first time.
         report.problems = [line for line in report.problems if line not in self._said]
         self._said = lines if paths is None else self._said | lines
         if report:

@@ -249,12 +249,12 @@ def erase(
         held = log.versions(w.tx, w.owner, memory_id)
         erased = {log.encode(entry.body["content"])[1:-1] for entry in held if entry.body}
         if with_source:
-            said = [
+            source_events = [
                 sessions.find_event_entry(w.tx, w.owner, entry.origin)
                 for entry in held
                 if entry.origin
             ]
-            erased |= {encoded_text(entry) for entry in said if entry is not None}
+            erased |= {encoded_text(entry) for entry in source_events if entry is not None}
         entry = erase_memory(w, place, held, with_source, stamp)
         job = w.queue("scrub")
     return _report(entry, pending=not finish_scrub(runtime, w.owner, job, sorted(erased)))

@@ -122,7 +122,7 @@ def _token(key: str, value: str) -> tuple[Token, str]:
     kept = seals.unseal_json(key, value)
     if kept is None:
         raise StoreDamaged(
-            f"token {key.removeprefix(_KEY)!r} is damaged and lets nobody in: revoke it, and make "
+            f"token {key.removeprefix(_KEY)!r} is damaged and cannot be used: revoke it, and make "
             "another"
         )
     spaces = kept["spaces"]

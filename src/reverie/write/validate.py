@@ -112,10 +112,10 @@ def _embed_passages(runtime: Runtime, split: Sequence[list[Passage]]) -> list[Ma
         with runtime.engine.read() as tx:
             if embeddings.require(tx, embedder) is not None:
                 runtime.verified_embedders.add(embedder.identity)
-    said = [part.text for parts in split for part in parts]
-    if embedder is None or embedder.remote or not said:
+    texts = [part.text for parts in split for part in parts]
+    if embedder is None or embedder.remote or not texts:
         return [None] * len(split)
-    rows = embedder.embed(said)
+    rows = embedder.embed(texts)
     ends = accumulate(len(parts) for parts in split)
     return [rows[end - len(parts) : end] for end, parts in zip(ends, split, strict=True)]
 

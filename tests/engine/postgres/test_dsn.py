@@ -1,4 +1,4 @@
-"""Addresses of databases: what the driver is told, and that no password is ever shown."""
+"""Addresses of databases: the driver's parameters, and that no password is ever shown."""
 
 from __future__ import annotations
 
@@ -19,22 +19,29 @@ SECRET = "hunter2secret"
 NOWHERE = "/nonexistent/folder"
 
 
-def told(url: str) -> dict[str, object]:
+def connection_parameters(url: str) -> dict[str, object]:
     return dict(conninfo_to_dict(dsn.parse(url).conninfo))
 
 
 def test_dsn_values_override_our_defaults() -> None:
-    given = told("postgresql://ana:pw@db.example:5433/memories?connect_timeout=9&sslmode=require")
+    given = connection_parameters(
+        "postgresql://ana:pw@db.example:5433/memories?connect_timeout=9&sslmode=require"
+    )
     assert (given["user"], given["password"]) == ("ana", "pw")
     assert (given["host"], given["port"], given["dbname"]) == ("db.example", "5433", "memories")
     assert (given["connect_timeout"], given["sslmode"]) == ("9", "require")
     assert given["application_name"] == "reverie" and given["client_encoding"] == "utf8"
-    assert told("postgresql:///d")["connect_timeout"] == "3"
-    assert told("postgres://ana@/d?application_name=mine")["application_name"] == "mine"
+    assert connection_parameters("postgresql:///d")["connect_timeout"] == "3"
+    assert (
+        connection_parameters("postgres://ana@/d?application_name=mine")["application_name"]
+        == "mine"
+    )
 
 
 def test_dsn_parameters_reach_the_driver_unchanged() -> None:
-    given = told("postgresql:///d?options=-c%20jit%3Doff&password=a+b%26c&host=/a/b")
+    given = connection_parameters(
+        "postgresql:///d?options=-c%20jit%3Doff&password=a+b%26c&host=/a/b"
+    )
     assert given["options"] == "-c jit=off"
     assert (given["password"], given["host"]) == ("a+b&c", "/a/b")
 
@@ -65,10 +72,18 @@ def test_dsn_mode_parameter_is_ours_and_not_passed_on(
 
 
 def test_dsn_with_several_hosts_prefers_the_writable_server() -> None:
-    assert told("postgresql://one,two/d")["target_session_attrs"] == "read-write"
-    assert told("postgresql:///d?host=one,two")["target_session_attrs"] == "read-write"
-    assert told("postgresql://one,two/d?target_session_attrs=any")["target_session_attrs"] == "any"
-    assert "target_session_attrs" not in told("postgresql://one/d")
+    assert connection_parameters("postgresql://one,two/d")["target_session_attrs"] == "read-write"
+    assert (
+        connection_parameters("postgresql:///d?host=one,two")["target_session_attrs"]
+        == "read-write"
+    )
+    assert (
+        connection_parameters("postgresql://one,two/d?target_session_attrs=any")[
+            "target_session_attrs"
+        ]
+        == "any"
+    )
+    assert "target_session_attrs" not in connection_parameters("postgresql://one/d")
 
 
 @pytest.mark.parametrize(
@@ -106,8 +121,12 @@ def test_dsn_password_is_not_shown(url: str) -> None:
 def test_invalid_dsn_is_an_error_without_the_password(url: str) -> None:
     with pytest.raises(ConfigError) as caught:
         dsn.parse(url)
-    said = str(caught.value)
-    assert SECRET not in said and "\n" not in said and "postgresql://user@host/database" in said
+    message = str(caught.value)
+    assert (
+        SECRET not in message
+        and "\n" not in message
+        and "postgresql://user@host/database" in message
+    )
 
 
 WORDS = st.text(st.characters(min_codepoint=33, max_codepoint=0x2FFF), min_size=1, max_size=12)
@@ -157,10 +176,10 @@ def open_store(address: str) -> reverie.Store:
 def test_unreachable_server_is_a_typed_error(url: str) -> None:
     with pytest.raises(StoreUnavailable) as caught:
         open_store(url)
-    said = str(caught.value)
+    message = str(caught.value)
     assert SECRET not in "".join(traceback.format_exception(caught.value))
-    assert "\n" not in said and "ana" in said
-    assert "No such file" in said or "refused" in said
+    assert "\n" not in message and "ana" in message
+    assert "No such file" in message or "refused" in message
 
 
 # What a server says of a login: everybody on the socket must give a password.

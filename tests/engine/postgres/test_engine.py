@@ -33,8 +33,8 @@ from reverie.engine.postgres import vectors as postgres_vectors
 from reverie.engine.postgres.engine import PostgresEngine
 from reverie.model import MODES, Mode
 from tests.conftest import FakeClock, SeededIds, rows
+from tests.messages import user
 from tests.servers import Server, running
-from tests.talking import user
 
 TEXTS = (
     "Amber runs along the river every morning",
@@ -112,7 +112,7 @@ def test_concurrent_opens_of_an_empty_database_create_the_schema_once(fresh: Ser
         assert process.stdin is not None
         process.stdin.write("go\n")
         process.stdin.flush()
-    failed = [said for process in started if (said := process.communicate(timeout=60)[1])]
+    failed = [message for process in started if (message := process.communicate(timeout=60)[1])]
     assert failed == [] and {process.returncode for process in started} == {0}
     with open_store(address) as store:
         assert store.verify().ok
@@ -195,10 +195,10 @@ def test_owner_without_createrole_is_told_what_to_ask_for(postgres: Server, righ
         for _ in range(2):
             with pytest.raises(ConfigError) as caught:
                 open_store(address)
-        said = str(caught.value)
-        assert "\n" not in said
+        message = str(caught.value)
+        assert "\n" not in message
         for part in ("CREATE ROLE reverie_app", "CREATE ROLE reverie_operator", "GRANT"):
-            assert part in said
+            assert part in message
         let_in(postgres, address)
         administer(postgres, address, "CREATE EXTENSION vector")
         with open_store(address) as store:

@@ -1,4 +1,4 @@
-"""What goes wrong on the way to a server: typed, in one line, and over when it is over."""
+"""Connection failures are typed errors of one line, and the store works again afterwards."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from reverie.engine import log
 from reverie.engine.postgres import pool, schema
 from reverie.protocols import Owner
 from tests.conftest import FakeClock, SeededIds, engine_of, rows
+from tests.messages import user
 from tests.servers import Server
-from tests.talking import user
 
 
 def name_of(address: str) -> str:
@@ -209,13 +209,13 @@ def test_writers_blocked_in_one_space_leave_connections_for_others(
     """Half again as many as there are connections wait for one space; others go on meanwhile."""
     store.space("stuck").remember("the river is cold")
     store.space("free").remember("the hill is green")
-    told: list[str] = []
+    errors: list[str] = []
 
     def write(number: int) -> None:
         try:
             patient.space("stuck").remember(f"thread {number}")
         except StoreBusy as error:
-            told.append(str(error))
+            errors.append(str(error))
 
     with reverie.open(address, settings=Settings(busy_timeout=5), embedder="none") as patient:
         threads = [
@@ -232,23 +232,23 @@ def test_writers_blocked_in_one_space_leave_connections_for_others(
             waiting = "SELECT COUNT(*) FROM pg_locks WHERE NOT granted"
             while beside.execute(waiting).fetchall()[0][0] < pool.MAX_CONNECTIONS:
                 time.sleep(0.05)
-            assert told == []
+            assert errors == []
             for number in range(3):
                 patient.space("free").remember(f"meanwhile {number}")
-            assert told == [], "the other space had to wait until the stuck writers gave up"
+            assert errors == [], "the other space had to wait until the stuck writers gave up"
         for thread in threads:
             thread.join()
-        assert told == []
+        assert errors == []
         assert len(patient.space("stuck").memories(limit=100)) == len(threads) + 1
     assert store.verify().ok
 
 
 def test_deadlock_is_store_busy(store: Store, beside: psycopg.Connection[Any]) -> None:
-    """Two that wait for each other: one of them is told, and can do it again."""
+    """Two transactions that wait for each other: one gets StoreBusy and can be repeated."""
     for space in ("one", "two"):
         store.space(space).remember("the river is cold")
     engine, gate = engine_of(store), threading.Barrier(2)
-    told: list[ReverieError] = []
+    errors: list[ReverieError] = []
 
     def lock(first: int, second: int) -> None:
         try:
@@ -257,10 +257,10 @@ def test_deadlock_is_store_busy(store: Store, beside: psycopg.Connection[Any]) -
                 gate.wait()
                 tx.enter(Owner(second, 0))
         except ReverieError as error:
-            told.append(error)
+            errors.append(error)
 
     run_all([lambda: lock(1, 2), lambda: lock(2, 1)])
-    assert [type(error) for error in told] == [StoreBusy]
+    assert [type(error) for error in errors] == [StoreBusy]
     assert store.space("one").remember("again") and store.space("two").remember("again")
 
 
@@ -317,7 +317,7 @@ def test_nul_character_is_a_typed_error_or_stored(store: Store) -> None:
 
 
 def test_failed_pipeline_leaves_a_usable_connection(store: Store) -> None:
-    """Statements behind the one that failed were never prepared, whatever the driver thinks."""
+    """Statements after the failed one were never prepared, though the driver assumes they were."""
     space, append = store.space("s"), log.append
     for warm in range(4):
         with pytest.raises(NotFound):

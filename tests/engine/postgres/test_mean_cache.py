@@ -1,4 +1,4 @@
-"""The middle of an owner's vectors is the same however a process came by it, to the last bit."""
+"""The cached mean vector equals a fresh one to the last bit, however it was computed."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from reverie.engine.postgres.mean_cache import VectorSum, _extend_sum
 from reverie.protocols import Owner
 from reverie.write import embeddings
 from tests.conftest import FakeClock, FakeEmbedder, SeededIds, engine_of
+from tests.messages import user
 from tests.servers import Server
-from tests.talking import user
 
 ROUNDS = max(int(os.environ.get("REVERIE_PROPERTY_EXAMPLES", "60")) // 10, 3)
 WORDS = ["amber", "river", "mill", "bees", "lavender", "winter", "cold", "morning", "sister"]
@@ -155,7 +155,7 @@ class World:
             self.store.restore_backup(kept)
 
     def undo(self) -> None:
-        """A write that looks at vectors and then fails leaves nothing behind."""
+        """A write that reads vectors and then fails changes nothing in the cache."""
 
         class Undone(Exception):
             pass
@@ -195,11 +195,11 @@ def middle_of(engine: PostgresEngine) -> tuple[Mean, Mean]:
     return followed, vector_math.mean_vector(rows) if rows.any() else None
 
 
-def require_same(engine: PostgresEngine, said: str) -> None:
+def require_same(engine: PostgresEngine, label: str) -> None:
     followed, whole = middle_of(engine)
-    assert (followed is None) == (whole is None), said
+    assert (followed is None) == (whole is None), label
     if followed is not None and whole is not None:
-        assert followed.tobytes() == whole.tobytes(), said
+        assert followed.tobytes() == whole.tobytes(), label
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A store of partitions is the same store, and it is made in one step."""
+"""A partitioned store gives the same answers, and partitioning is one transaction."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from reverie.protocols import Owner
 from reverie.transfer.migrate import migrate
 from tests.conftest import SeededIds, rows
 from tests.servers import Server, running
-from tests.spread import (
+from tests.sharded_stores import (
     EVERYWHERE,
     PARTS,
     QUERIES,
@@ -284,7 +284,7 @@ def test_partition_is_refused_while_others_have_the_store_open(
 
 @pytest.mark.parametrize("user", ["keeper", "postgres"])
 def test_partition_by_an_owner_without_superuser_loses_no_row(user: str) -> None:
-    """Forced walls hide the rows from the owner of the tables as well, whoever splits them."""
+    """Forced row-level security also applies to the owner of the tables, who partitions them."""
     with running() as server:
         with server.connect() as connection:
             connection.execute("CREATE ROLE keeper LOGIN CREATEROLE")

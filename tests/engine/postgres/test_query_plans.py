@@ -1,4 +1,4 @@
-"""Behind the walls every statement of PostgreSQL still finds its rows by an index."""
+"""Under row-level security every statement of PostgreSQL still uses an index."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from reverie.engine.postgres.transaction import PostgresTransaction, to_numbered
 from reverie.engine.schema import TABLES, Table
 from reverie.protocols import Row
 from tests.conftest import FakeClock, SeededIds
+from tests.messages import propose, reply, user
 from tests.servers import Server
-from tests.talking import propose, reply, user
 
 WORDS = [f"word{number}" for number in range(400)]
 # Spaces as large as the first, and those that have hardly anything.
@@ -74,7 +74,7 @@ TYPES = {int: "::bigint", float: "::float8", str: "::text", np.ndarray: "::vecto
 
 
 def _typed(statement: bytes, values: Sequence[Any]) -> bytes:
-    """The type of each value in its place: nobody else tells the server."""
+    """The type of each value by its place; the server learns it from here only."""
     return re.sub(
         rb"\$(\d+)",
         lambda found: found[0] + TYPES.get(type(values[int(found[1]) - 1]), "").encode(),
@@ -89,7 +89,7 @@ def nodes(plan: Plan) -> Iterator[Plan]:
 
 
 def load(address: str, document: Path) -> None:
-    """One space through the front door; the others are made of it."""
+    """Fill one space through the public API, and copy its rows for the others."""
     chance = random.Random(5)
     with open_store(address) as store:
         for handle in (store.space("space 1"), store.space("space 1", user="a")):
@@ -257,7 +257,7 @@ def test_row_security_policies_are_evaluated_once_per_query(
 def test_row_security_policies_are_in_the_plans_of_every_table(
     handle: Space, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The plans above are those of who stands behind the walls."""
+    """The plans above are those of the role that row-level security applies to."""
     with explained(monkeypatch) as seen:
         CALLS["recall"](handle)
         CALLS["remember"](handle)

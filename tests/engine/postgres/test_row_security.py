@@ -1,4 +1,4 @@
-"""The walls of PostgreSQL: whatever a statement forgets to say, it finds nothing of others."""
+"""Row-level security: a statement that lacks its condition finds no rows of other owners."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from reverie.engine.postgres.transaction import PostgresTransaction
 from reverie.model import MODES
 from reverie.protocols import Engine, Owner, Row
 from tests.conftest import START, FakeClock, SeededIds, engine_of, rows
+from tests.messages import propose, reply, user
 from tests.servers import Server
-from tests.talking import propose, reply, user
 
 Who = tuple[str, str | None]
 SPACES = ("one", "two", "three")
@@ -44,7 +44,7 @@ COLUMNS = (
 
 
 def canary(who: Who) -> str:
-    """One word that tells whose it is."""
+    """A word that names the owner it belongs to."""
     return f"canary{OWNERS.index(who)}q"
 
 
@@ -246,8 +246,8 @@ def test_select_without_a_condition_returns_own_rows_only(engine: PostgresEngine
                 tx.enter(owner)
                 found = whose(tx, table, columns)
                 assert found == expected(everything, owner), table
-                told = tx.all(f"SELECT * FROM {table}")
-                assert seen_in(told) <= visible(who), table
+                rows = tx.all(f"SELECT * FROM {table}")
+                assert seen_in(rows) <= visible(who), table
 
 
 @pytest.mark.parametrize("who", OWNERS[:5], ids=str)
@@ -415,15 +415,15 @@ def asking_for(handle: Space, ids: Iterable[str]) -> list[Callable[[], object]]:
     return [partial(ask, id) for id in ids for ask in (handle.get, handle.history)]
 
 
-def told(handle: Space, ids: Iterable[str]) -> list[object]:
+def all_answers(handle: Space, ids: Iterable[str]) -> list[object]:
     """All that a handle says, of the memories of everybody too."""
-    said = [ask() for ask in everything(handle)]
+    answers = [ask() for ask in everything(handle)]
     for ask in asking_for(handle, ids):
         try:
-            said.append(ask())
+            answers.append(ask())
         except reverie.NotFound as error:
-            said.append(str(error))
-    return said
+            answers.append(str(error))
+    return answers
 
 
 def ids_of(store: Store) -> dict[Who, list[str]]:
@@ -445,10 +445,10 @@ def test_answers_do_not_change_when_sql_omits_the_space_condition(
     handle, made = world.space(who[0], user=who[1]), ids_of(world)
     ids = [id for listed in made.values() for id in listed]
     assert all(made[other] for other in OWNERS)
-    before = told(handle, ids)
+    before = all_answers(handle, ids)
     assert seen_in(before) == visible(who)
     monkeypatch.setattr(postgres_engine, "PostgresTransaction", UnscopedSpaceTransaction)
-    assert told(handle, ids) == before
+    assert all_answers(handle, ids) == before
 
 
 @pytest.mark.parametrize("space", SPACES)
@@ -457,9 +457,9 @@ def test_answers_of_the_shared_owner_do_not_change_without_sql_conditions(
 ) -> None:
     handle = world.space(space)
     ids = [id for listed in ids_of(world).values() for id in listed]
-    before = told(handle, ids)
+    before = all_answers(handle, ids)
     monkeypatch.setattr(postgres_engine, "PostgresTransaction", UnscopedTransaction)
-    assert told(handle, ids) == before
+    assert all_answers(handle, ids) == before
 
 
 @pytest.mark.parametrize("who", [who for who in OWNERS if who[1]], ids=str)
@@ -498,7 +498,8 @@ def test_user_sees_nobody_else_without_sql_conditions(
 def test_same_query_without_row_security_shows_everybody(
     postgres: Server, filled: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the tests above break is broken: without walls it would be seen."""
+    """Without row-level security, the statements that the tests above break show other owners'
+    rows."""
     address = postgres.database(template=name_of(filled))
     with postgres.connect(name_of(address)) as connection:
         for (table,) in connection.execute(
@@ -584,11 +585,11 @@ def quoting(request: pytest.FixtureRequest, postgres: Server) -> Iterator[Store]
 def test_scope_setting_accepts_any_name(quoting: Store, space: str, name: str) -> None:
     with engine_of(quoting).read() as tx:
         tx.restrict_to_names(space, name)
-        said = tx.all(
+        rows = tx.all(
             "SELECT current_setting('reverie.space_name'), current_setting('reverie.user_name'), "
             "COALESCE(current_setting('reverie.owner', true), '')"
         )
-    assert said == [(space, name, "")]
+    assert rows == [(space, name, "")]
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))

@@ -1,4 +1,4 @@
-"""What Citus and partitions ask of the schema and of every statement, and what is run on Citus."""
+"""The schema and every statement meet the rules of Citus and partitions; what runs on Citus."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from reverie.engine.postgres.transaction import PostgresTransaction
 from reverie.errors import ConfigError
 from tests.conftest import rows
 from tests.servers import Server, running
-from tests.spread import (
+from tests.sharded_stores import (
     EVERYWHERE,
     PARTS,
     QUERIES,
@@ -361,7 +361,7 @@ def test_interrupted_distribute_is_completed(like_citus: Server) -> None:
 
 
 def test_owner_under_row_security_may_distribute(like_citus: Server) -> None:
-    """Rows are copied into shards by the owner, who is not let through forced walls."""
+    """The owner copies the rows into shards, and forced row-level security applies to the owner."""
     with like_citus.connect("d") as connection:
         connection.execute("CREATE ROLE keeper LOGIN CREATEROLE")
         connection.execute("GRANT ALL ON ALL TABLES IN SCHEMA public TO keeper")
@@ -371,13 +371,13 @@ def test_owner_under_row_security_may_distribute(like_citus: Server) -> None:
     opened(like_citus.address("d", user="keeper")).close()
     engine = open_engine(like_citus.address("d", user="keeper"))
     assert isinstance(engine, PostgresEngine)
-    said = [step.sql for step in sharding.plan_distribution(engine).steps]
+    planned = [step.sql for step in sharding.plan_distribution(engine).steps]
     engine.close()
     for name in schema_tables():
-        lowered = said.index(f"ALTER TABLE reverie.{name} NO FORCE ROW LEVEL SECURITY")
-        raised = said.index(f"ALTER TABLE reverie.{name} FORCE ROW LEVEL SECURITY")
+        lowered = planned.index(f"ALTER TABLE reverie.{name} NO FORCE ROW LEVEL SECURITY")
+        raised = planned.index(f"ALTER TABLE reverie.{name} FORCE ROW LEVEL SECURITY")
         made = [f"create_{how}_table('reverie.{name}'" for how in ("distributed", "reference")]
-        (copied,) = [at for at, each in enumerate(said) if any(call in each for call in made)]
+        (copied,) = [at for at, each in enumerate(planned) if any(call in each for call in made)]
         assert lowered < copied < raised
 
 

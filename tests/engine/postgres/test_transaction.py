@@ -1,4 +1,4 @@
-"""Many writers at READ COMMITTED: each write happens once, and its answer is true."""
+"""Concurrent writers at READ COMMITTED: each write happens once and returns the right result."""
 
 from __future__ import annotations
 
@@ -142,8 +142,8 @@ def test_writes_with_one_key_from_many_processes_make_one_memory(
         assert process.stdin is not None
         process.stdin.write("go\n")
         process.stdin.flush()
-    said = {process.communicate(timeout=120)[0] for process in started}
-    assert len(said) == 1 and {process.returncode for process in started} == {0}
+    outputs = {process.communicate(timeout=120)[0] for process in started}
+    assert len(outputs) == 1 and {process.returncode for process in started} == {0}
     store = opened()
     assert len(store.space("s").memories()) == 20 and store.verify().ok
 
@@ -298,7 +298,7 @@ def test_concurrent_workers_run_each_job_once_and_lanes_in_order(
     servers = [opened() for _ in range(4)]
     queue(servers[0], 40, lanes=3)
     counts = from_each(lambda s, n: s.run_pending_jobs(), servers)
-    # One that found only taken lanes has stopped; what is left is run by whoever comes next.
+    # One that found only taken lanes has stopped; what is left is run by the next worker.
     servers[0].run_pending_jobs()
     assert Counter(job for job, _, _ in noted) == Counter(range(1, 41))
     assert {attempts for _, _, attempts in noted} == {1}
@@ -490,13 +490,13 @@ def test_transaction_aborted_by_the_server_is_not_acknowledged(servers: list[Sto
 def test_settings_are_sent_separately_with_citus(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Citus tells its workers the whole text in which a setting stands."""
+    """Citus sends its workers the whole text that holds a SET."""
     monkeypatch.setattr(schema, "has_citus", lambda connection: True)
-    said: list[str] = []
+    sent: list[str] = []
     execute: Any = psycopg.RawCursor.execute
 
     def noting(self: Any, query: bytes, params: Any = None, **more: Any) -> Any:
-        said.append(bytes(query).decode() if isinstance(query, bytes) else str(query))
+        sent.append(bytes(query).decode() if isinstance(query, bytes) else str(query))
         return execute(self, query, params, **more)
 
     with reverie.open(address, settings=Settings(), embedder="hashing") as store:
@@ -506,7 +506,7 @@ def test_settings_are_sent_separately_with_citus(
         space.remember("one")
         assert [hit.text for hit in space.recall("one", limit=1)] == ["one"]
         assert store.spaces()
-    settings = [text for text in said if "SET LOCAL" in text]
+    settings = [text for text in sent if "SET LOCAL" in text]
     assert len(settings) > 6
     assert not any(text.count("SET LOCAL") > 1 or "SELECT" in text for text in settings)
     assert not any(text.startswith("BEGIN") for text in settings)
@@ -555,7 +555,7 @@ def test_job_finished_during_an_empty_scan_wakes_the_next_in_its_lane(
 def test_rebuild_waits_for_writers_with_the_old_analyzer_version(
     opened: Callable[..., Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An owner that is made while the index is made anew is made anew as well, or refused."""
+    """An owner created during a rebuild is rebuilt as well, or refused."""
     one, other = opened(), opened()
     one.space("s").remember("there already")
     began, go = threading.Event(), threading.Event()

@@ -107,16 +107,16 @@ def in_child(work: Callable[[], str]) -> str:
     child = os.fork()
     if not child:
         try:
-            said = work()
+            result = work()
         except BaseException as error:  # noqa: BLE001
-            said = type(error).__name__
-        os.write(begin, said.encode())
+            result = type(error).__name__
+        os.write(begin, result.encode())
         os._exit(0)
     os.close(begin)
     with os.fdopen(end, "rb") as pipe:
-        said = pipe.read().decode()
+        result = pipe.read().decode()
     os.waitpid(child, 0)
-    return said
+    return result
 
 
 # -- fork and close -------------------------------------------------------------------------------
@@ -484,20 +484,20 @@ def test_write_that_raises_is_rolled_back(engine: SQLiteEngine, error: type[Base
 
 def test_new_reader_connection_does_not_wait_for_a_writer(tmp_path: Path) -> None:
     engine = SQLiteEngine(str(tmp_path / "store.db"), busy_timeout=0.05)
-    said: list[object] = []
+    results: list[object] = []
 
     def look() -> None:
         try:
-            said.append(count(engine))
+            results.append(count(engine))
         except StoreError as error:
-            said.append(error)
+            results.append(error)
 
     with engine.write() as tx:
         put(tx, "a")
         thread = threading.Thread(target=look)
         thread.start()
         thread.join()
-    assert said == [0]
+    assert results == [0]
     engine.close()
 
 
@@ -701,7 +701,7 @@ def test_older_snapshot_does_not_spoil_the_vector_cache(tmp_path: Path) -> None:
 
 
 def token(chance: random.Random) -> str:
-    """A word that is its own stem and stands nowhere else."""
+    """A word that is its own stem and occurs nowhere else."""
     return "q" + "".join(chance.choices("bcdfghjkmnpqrtvwxz", k=11))
 
 
@@ -733,15 +733,15 @@ def fill(space: reverie.Space, chance: random.Random, sizes: list[int]) -> dict[
     """Memories of these sizes, some revised and some forgotten, with the words of each."""
     words: dict[str, list[str]] = {}
     for size in sizes:
-        content, said = secret(chance, size)
+        content, results = secret(chance, size)
         kind: reverie.Kind = "fact" if len(content) <= 500 else "note"
         extra = token(chance)
         memory = space.remember(content, kind=kind, tags=[extra], subject=f"about {extra}")
-        words[memory.id] = [*said, extra]
+        words[memory.id] = [*results, extra]
     for id in chance.sample(list(words), len(words) // 3):
-        content, said = secret(chance, chance.choice([20, 200, 380]))
+        content, results = secret(chance, chance.choice([20, 200, 380]))
         why = token(chance)
-        words[id] += [*said, why]
+        words[id] += [*results, why]
         space.revise(id, content, reason=f"because of {why}")
         if chance.random() < 0.5:
             space.forget(id, reason=f"no more of {why}")

@@ -1,4 +1,4 @@
-"""The lock that writers queue for: its deadline, its order, and what it says of its holder."""
+"""The lock that writers queue for: its timeout, its order, and how it describes its holder."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def test_mark_survives_its_holder_and_can_be_cleared(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "expected"),
     [
         (["/usr/bin/python3.11", "/x/bin/reverie", "rebuild", "--yes"], "reverie rebuild"),
         (["python", "-m", "reverie", "remember", "my secret"], "reverie remember"),
@@ -177,8 +177,10 @@ def test_mark_survives_its_holder_and_can_be_cleared(path: Path) -> None:
         ([], ""),
     ],
 )
-def test_command_of_the_holder_is_shown_without_its_arguments(line: list[str], said: str) -> None:
-    assert command_name(line) == said
+def test_command_of_the_holder_is_shown_without_its_arguments(
+    line: list[str], expected: str
+) -> None:
+    assert command_name(line) == expected
 
 
 _TAKING_TURNS = """

@@ -1,4 +1,4 @@
-"""Every statement finds its rows by the index made for it, in each store alike."""
+"""Every statement uses the index made for it, in every store."""
 
 from __future__ import annotations
 

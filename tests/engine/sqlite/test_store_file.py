@@ -62,9 +62,9 @@ def test_store_on_a_read_only_medium_can_be_read(tmp_path: Path) -> None:
             store.backup(tmp_path / "backup.db")
             with pytest.raises(StoreReadOnly):
                 store.space("s").remember("and deep")
-        with pytest.raises(StoreError) as told:
+        with pytest.raises(StoreError) as caught:
             open_store(path)
-        assert "mode=ro" in str(told.value)
+        assert "mode=ro" in str(caught.value)
         assert [file.name for file in path.parent.iterdir()] == ["store.db"]
     with open_store(tmp_path / "backup.db") as store:
         assert store.space("s").recall("river")
@@ -84,10 +84,12 @@ def test_read_only_open_reads_the_wal_or_says_what_it_needs(tmp_path: Path) -> N
     (killed / "medium").rmdir()
     with (
         frozen_copy(killed, *names[:2]) as path,
-        pytest.raises(StoreReadOnly, match="store.db-wal holds writes that cannot be read") as told,
+        pytest.raises(
+            StoreReadOnly, match="store.db-wal holds writes that cannot be read"
+        ) as caught,
     ):
         open_store(f"{path}?mode=ro")
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(caught.value)
 
 
 def test_reader_on_a_read_only_mount_sees_a_writer_elsewhere(tmp_path: Path) -> None:
@@ -218,9 +220,9 @@ def test_impossible_path_is_a_typed_error(
     (tmp_path / "file").touch()
     monkeypatch.chdir(tmp_path)
     text = IMPOSSIBLE[name].format(file=tmp_path / "file", folder=tmp_path)
-    with pytest.raises(ReverieError) as told:
+    with pytest.raises(ReverieError) as caught:
         reverie.open(text + mode, embedder="none")
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(caught.value)
     if "\0" not in text and not text.startswith("sqlite"):
         with pytest.raises(ReverieError):
             reverie.open(Path(text), embedder="none")
@@ -235,9 +237,9 @@ def test_impossible_backup_path_is_a_typed_error(tmp_path: Path, name: str) -> N
         return
     with open_store(tmp_path / "store.db") as store:
         for call in (store.backup, store.verify_backup, store.restore_backup):
-            with pytest.raises(ReverieError) as told:
+            with pytest.raises(ReverieError) as caught:
                 call(text)
-            assert "\n" not in str(told.value)
+            assert "\n" not in str(caught.value)
 
 
 def test_impossible_path_on_the_command_line_is_reported_on_one_line(tmp_path: Path) -> None:

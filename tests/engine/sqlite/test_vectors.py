@@ -1,4 +1,4 @@
-"""Vectors in memory: kept up with what is written, whatever was read before."""
+"""The vector cache follows every write, whatever was read before."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WORDS = ("zebra", "horse", "river", "amber", "violin", "carpet", "lemon", "winte
 def test_cached_reader_finds_the_same_vectors_as_a_fresh_one(
     stores: Stores, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    """Also behind the vectors that give the middle, where only what is new is computed."""
+    """Also after the vectors that the mean is made of, where only new ones are computed."""
     monkeypatch.setattr(vector_math, "MEAN_SAMPLE_SIZE", 8)
     choose = random.Random(seed)
     space = stores.open().space("ana")

@@ -1,4 +1,4 @@
-"""The gate: which stretches of a message are the person's own words."""
+"""Which parts of a message are the person's own words."""
 
 from __future__ import annotations
 
@@ -184,11 +184,11 @@ def test_own_words_are_substrings_of_the_message(text: str) -> None:
     found = find_own_words(text)
     assert found == find_own_words(text)
     assert not (found.opted_out and found.segments)
-    assert all(stretch.strip() for stretch in found.segments)
-    said = "".join(text.split())
+    assert all(part.strip() for part in found.segments)
+    squeezed = "".join(text.split())
     if found.is_whole:
         assert found.text == text
     elif not set("\ue000\ue001\ud800’‘ʼ＇") & set(text):
-        for stretch in found.segments:
-            for line in stretch.splitlines():
-                assert len("".join(line.split())) <= len(said)
+        for part in found.segments:
+            for line in part.splitlines():
+                assert len("".join(line.split())) <= len(squeezed)

@@ -1,4 +1,4 @@
-"""What the rules find, and above all what they leave alone."""
+"""What the rules extract, and above all what they do not."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def asks_to_remember(text: str) -> bool:
     return any(True for _ in extract_requests(text))
 
 
-SAID = [
+STATEMENTS = [
     # names
     ("My name is Ana", "The user's name is Ana"),
     ("my name is ana", "The user's name is ana"),
@@ -387,7 +387,7 @@ EXPLICIT = [
 ]
 
 
-@pytest.mark.parametrize(("text", "contents"), SAID)
+@pytest.mark.parametrize(("text", "contents"), STATEMENTS)
 def test_plain_statements_are_extracted(text: str, contents: str) -> None:
     found = extract_statements(text)
     assert "; ".join(statement.content for statement in found) == contents
@@ -396,7 +396,7 @@ def test_plain_statements_are_extracted(text: str, contents: str) -> None:
 
 
 def lines_of(table: dict[str, str]) -> list[str]:
-    """What stands between bars, or alone in its line."""
+    """Text between bars, or alone on its line."""
     rows = [row.strip() for block in table.values() for row in block.strip().splitlines()]
     return [text for row in rows for text in row.split(" | ")]
 

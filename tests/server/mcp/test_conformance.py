@@ -89,7 +89,7 @@ Inspect = Callable[..., Any]
 
 @pytest.fixture(params=["stdio", "http"])
 def inspect(request: pytest.FixtureRequest, npm: Npm, tmp_path: Path, running: Running) -> Inspect:
-    """The inspector on one transport: what it is told, as values."""
+    """Run the inspector on one transport, and return its answers."""
     if request.param == "stdio":
         kept = {name: environment()[name] for name in ("PYTHONPATH", "REVERIE_EMBEDDER")}
         target = [sys.executable, "-m", "reverie", *arguments(tmp_path / "own.db")]

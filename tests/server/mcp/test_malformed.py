@@ -62,10 +62,10 @@ def grown_to(process: subprocess.Popen[bytes]) -> int:
     return int(line.split()[1]) * 1024
 
 
-def report(what: str, told: Counter[Any], grown: int) -> None:
+def report(what: str, statuses: Counter[Any], grown: int) -> None:
     figure("messages", MANY)
     figure("growth of memory", grown / 2**20, "max")
-    print(f"{what}: {MANY} messages, {dict(told)}, grew by {grown / 1024 / 1024:.1f} MB")
+    print(f"{what}: {MANY} messages, {dict(statuses)}, grew by {grown / 1024 / 1024:.1f} MB")
     if PROVE:
         assert grown <= MAX_GROWTH
 
@@ -77,16 +77,16 @@ def test_malformed_mcp_requests_over_http_do_not_stop_the_server(tmp_path: Path)
     ) as process:
         assert process.stdout is not None
         places = json.loads(b"".join(iter(process.stdout.readline, b"}\n")) + b"}")
-        told, grown = asyncio.run(_sent(places["mcp"], process))
+        statuses, grown = asyncio.run(_sent(places["mcp"], process))
         assert process.poll() is None
-    assert sum(told.values()) == MANY + WARM
-    figure("answers of 5xx", sum(n for status, n in told.items() if status >= 500))
-    assert all(status < 500 for status in told), told
-    report("HTTP", told, grown)
+    assert sum(statuses.values()) == MANY + WARM
+    figure("answers of 5xx", sum(n for status, n in statuses.items() if status >= 500))
+    assert all(status < 500 for status in statuses), statuses
+    report("HTTP", statuses, grown)
 
 
 async def _sent(url: str, process: subprocess.Popen[bytes]) -> tuple[Counter[int], int]:
-    told: Counter[int] = Counter()
+    statuses: Counter[int] = Counter()
     chance = random.Random(SEED)
     limit = asyncio.Semaphore(AT_ONCE)
     token = (b"Authorization", f"Bearer {TOKEN}".encode())
@@ -99,7 +99,7 @@ async def _sent(url: str, process: subprocess.Popen[bytes]) -> tuple[Counter[int
                     if answer.status_code != 429:
                         break
                     await asyncio.sleep(float(answer.headers["retry-after"]))
-                told[answer.status_code] += 1
+                statuses[answer.status_code] += 1
                 if answer.content and "json" in answer.headers.get("content-type", ""):
                     answer.json()
 
@@ -119,30 +119,30 @@ async def _sent(url: str, process: subprocess.Popen[bytes]) -> tuple[Counter[int
             url, json=asked, headers=[(b"Accept", b"application/json, text/event-stream"), token]
         )
         assert answer.json()["result"]["structuredContent"]["remembered"] is True
-    return told, grown
+    return statuses, grown
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
 def test_malformed_mcp_requests_on_stdio_do_not_stop_the_server(tmp_path: Path) -> None:
     with started(*arguments(tmp_path / "fuzzed.db")) as process:
-        talk = _Stdio(process)
-        talk.send({"id": "hello", "method": "initialize", "params": _HELLO})
-        talk.await_id("hello", START_SECONDS)
-        talk.send({"method": "notifications/initialized"})
+        stdio = _Stdio(process)
+        stdio.send({"id": "hello", "method": "initialize", "params": _HELLO})
+        stdio.await_id("hello", START_SECONDS)
+        stdio.send({"method": "notifications/initialized"})
         for body in malformed.bodies(SEED + 1, WARM):
-            talk.write(body)
-        talk.ping("warm")
+            stdio.write(body)
+        stdio.ping("warm")
         before = grown_to(process)
         for number, body in enumerate(malformed.bodies(SEED + 2, MANY)):
-            talk.write(body)
+            stdio.write(body)
             if number % 25 == 24:
-                talk.ping(f"ping-{number}")
+                stdio.ping(f"ping-{number}")
         grown = grown_to(process) - before
         call = {"name": "remember", "arguments": {"content": "The boat is blue"}}
-        talk.send({"id": "last", "method": "tools/call", "params": call})
-        assert talk.await_id("last")["result"]["structuredContent"]["remembered"] is True
+        stdio.send({"id": "last", "method": "tools/call", "params": call})
+        assert stdio.await_id("last")["result"]["structuredContent"]["remembered"] is True
         assert process.poll() is None
-    report("stdio", talk.told, grown)
+    report("stdio", stdio.statuses, grown)
 
 
 _HELLO = {
@@ -158,7 +158,7 @@ class _Stdio:
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
         self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-        self.told: Counter[str] = Counter()
+        self.statuses: Counter[str] = Counter()
         for stream, keep in ((process.stdout, True), (process.stderr, False)):
             threading.Thread(target=self._drain, args=(stream, keep), daemon=True).start()
 
@@ -182,8 +182,8 @@ class _Stdio:
     def await_id(self, id: str, seconds: float = LONGEST_SECONDS) -> dict[str, Any]:
         """The answer with this id; every line before it is one message of the protocol."""
         while True:
-            said: dict[str, Any] = json.loads(self._lines.get(timeout=seconds))
-            assert said["jsonrpc"] == "2.0"
-            if said.get("id") == id:
-                return said
-            self.told["error" if "error" in said else "result"] += 1
+            reply: dict[str, Any] = json.loads(self._lines.get(timeout=seconds))
+            assert reply["jsonrpc"] == "2.0"
+            if reply.get("id") == id:
+                return reply
+            self.statuses["error" if "error" in reply else "result"] += 1

@@ -1,4 +1,4 @@
-"""Memory as tools: what clients see, what they may, and how little they have to read."""
+"""The MCP tools: what clients see, what they may do, and how few tokens the answers take."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ async def every_tool(client: Client) -> str:
     gone = await client.call_tool("forget", {"id": id})
     assert gone.structured_content == {"id": id, "version": 3}
     past = await client.call_tool("history", {"id": id})
-    said = [line.split(" ")[:2] for line in text_of(past).splitlines()[1:]]
-    assert said == [["v1", "remember"], ["v2", "revise"], ["v3", "forget"]]
+    versions = [line.split(" ")[:2] for line in text_of(past).splitlines()[1:]]
+    assert versions == [["v1", "remember"], ["v2", "revise"], ["v3", "forget"]]
     assert "(moved): Seabrook is my boss" in text_of(past)
     after = await client.call_tool("recall", {"query": "boss"})
     assert (text_of(after), after.structured_content) == (
@@ -110,7 +110,7 @@ def test_mcp_tools_have_their_annotations(running: Running) -> None:
     async def look(client: Client) -> Any:
         return (await client.list_tools()).tools
 
-    told = {
+    annotations = {
         tool.name: (
             tool.annotations.read_only_hint,
             tool.annotations.destructive_hint,
@@ -119,7 +119,7 @@ def test_mcp_tools_have_their_annotations(running: Running) -> None:
         )
         for tool in over_http(running, look)
     }
-    assert told == {
+    assert annotations == {
         "remember": (False, False, False, False),
         "recall": (True, False, True, False),
         "memories": (True, False, True, False),
@@ -133,18 +133,18 @@ def test_mcp_tools_have_their_annotations(running: Running) -> None:
 def test_mcp_tool_descriptions_stay_within_their_token_budget() -> None:
     from reverie.embed.tokens import count_tokens
 
-    told = [
+    descriptions = [
         {"name": tool.name, "description": tool.description, "parameters": tool.arguments.schema}
         for tool in mcp_tools.TOOLS
     ]
-    assert count_tokens(json.dumps(told)) < 2_500
+    assert count_tokens(json.dumps(descriptions)) < 2_500
 
 
 # -- who may what ---------------------------------------------------------------------------------
 
 
-def names(told: Any) -> set[str]:
-    return {each.name for each in told}
+def names(listed: Any) -> set[str]:
+    return {each.name for each in listed}
 
 
 def test_mcp_tools_are_listed_and_called_by_the_rights_of_the_token(running: Running) -> None:
@@ -221,13 +221,13 @@ def test_mcp_recall_with_a_session_includes_its_private_memories(running: Runnin
     session = running.store.space("default").session("chat")
     session.append({"role": "user", "content": "The boat is blue"})
 
-    async def talk(client: Client) -> tuple[str, Any, str]:
+    async def client_call(client: Client) -> tuple[str, Any, str]:
         known = text_of(await client.call_tool("context", {"tokens": 1000}))
         kept = await client.call_tool("remember", {"content": "The oars are red"})
         found = text_of(await client.call_tool("recall", {"query": "what colour are the oars?"}))
         return known, kept.structured_content["id"], found
 
-    known, id, found = over_http(running, talk, headers={"X-Reverie-Session": "chat"})
+    known, id, found = over_http(running, client_call, headers={"X-Reverie-Session": "chat"})
     assert known.endswith("The conversation so far:\nuser: The boat is blue")
     assert running.store.space("default").get(id).session == "chat"
     assert "The oars are red" in found
@@ -236,11 +236,11 @@ def test_mcp_recall_with_a_session_includes_its_private_memories(running: Runnin
 
 
 def test_mcp_stdio_accepts_a_session(tmp_path: Path) -> None:
-    async def talk(client: Client) -> Any:
+    async def client_call(client: Client) -> Any:
         kept = await client.call_tool("remember", {"content": "The oars are red"})
         return await client.read_resource(f"reverie://memory/{kept.structured_content['id']}")
 
-    read = over_stdio(tmp_path / "own.db", talk, "--session", "chat")
+    read = over_stdio(tmp_path / "own.db", client_call, "--session", "chat")
     assert json.loads(read.contents[0].text)["session"] == "chat"
 
 
@@ -400,9 +400,9 @@ def test_mcp_errors_are_one_line_for_the_model(running: Running) -> None:
     async def call(client: Client) -> list[Any]:
         return [await client.call_tool(tool, given) for tool, given, _ in WRONG]
 
-    for (tool, _, said), answer in zip(WRONG, over_http(running, call), strict=True):
+    for (tool, _, expected), answer in zip(WRONG, over_http(running, call), strict=True):
         assert answer.is_error and answer.structured_content is None, tool
-        assert said in text_of(answer) and "\n" not in text_of(answer)
+        assert expected in text_of(answer) and "\n" not in text_of(answer)
         assert len(text_of(answer)) <= server.MAX_ERROR + 1
 
 
@@ -481,7 +481,7 @@ def test_mcp_unknown_resource_is_an_error(running: Running) -> None:
     async def read(client: Client) -> list[str]:
         return [await error_of(client.read_resource(uri)) for uri in uris]
 
-    assert all("there is no" in said for said in over_http(running, read))
+    assert all("there is no" in expected for expected in over_http(running, read))
 
 
 def test_mcp_memory_ids_are_completed(running: Running) -> None:
@@ -491,8 +491,8 @@ def test_mcp_memory_ids_are_completed(running: Running) -> None:
     async def complete(client: Client) -> tuple[list[str], list[str], list[str]]:
         async def of(uri: str, value: str) -> list[str]:
             ref = ResourceTemplateReference(type="ref/resource", uri=uri)
-            told = await client.complete(ref, {"name": "id", "value": value})
-            return told.completion.values
+            completed = await client.complete(ref, {"name": "id", "value": value})
+            return completed.completion.values
 
         return (
             await of(server.MEMORY_TEMPLATE, ""),

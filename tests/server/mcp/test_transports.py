@@ -1,4 +1,4 @@
-"""How MCP comes and goes: over HTTP behind the guard, and on standard input and output."""
+"""The transports of MCP: HTTP behind the guard, and standard input and output."""
 
 from __future__ import annotations
 
@@ -106,8 +106,8 @@ def piped(store: Path, *lines: str) -> list[dict[str, Any]]:
 
 def test_mcp_stdio_answers_unreadable_lines(tmp_path: Path) -> None:
     odd = '{"jsonrpc": "2.0", "id": 7, "method": 5}'
-    said = piped(tmp_path / "own.db", "no json", json.dumps(HELLO), "[1, 2]", odd, "{")
-    assert sorted(str(each["id"]) for each in said) == ["1", "None", "None", "None", "None"]
+    replies = piped(tmp_path / "own.db", "no json", json.dumps(HELLO), "[1, 2]", odd, "{")
+    assert sorted(str(each["id"]) for each in replies) == ["1", "None", "None", "None", "None"]
 
 
 def test_mcp_stdio_answers_every_request_before_it_ends(tmp_path: Path) -> None:
@@ -120,8 +120,10 @@ def test_mcp_stdio_answers_every_request_before_it_ends(tmp_path: Path) -> None:
         }
         for n in range(20)
     ]
-    said = piped(tmp_path / "own.db", json.dumps(HELLO), *map(json.dumps, calls))
-    kept = [each["result"]["structuredContent"]["remembered"] for each in said if each["id"] != 1]
+    replies = piped(tmp_path / "own.db", json.dumps(HELLO), *map(json.dumps, calls))
+    kept = [
+        each["result"]["structuredContent"]["remembered"] for each in replies if each["id"] != 1
+    ]
     assert kept == [True] * 20
 
 

@@ -24,7 +24,7 @@ from tests.server.proxy.upstream import (
     says,
 )
 
-SAID = "All is well"
+REPLY = "All is well"
 TOOL: Any = {
     "type": "function",
     "function": {
@@ -69,7 +69,7 @@ def remembering(it: Proxied) -> None:
 
 
 def texts(it: Proxied) -> list[str]:
-    return [text for events in it.told().values() for _, text, _ in events]
+    return [text for events in it.stored_events().values() for _, text, _ in events]
 
 
 # -- OpenAI's own ---------------------------------------------------------------------------------
@@ -92,21 +92,21 @@ def test_openai_client_gets_memory_through_the_proxy(proxy: Proxy) -> None:
             model="m", messages=[{"role": "user", "content": "Where am I going?"}]
         )
         whole = answer.parse()
-        assert whole.choices[0].message.content == SAID
+        assert whole.choices[0].message.content == REPLY
         assert whole.model_extra is not None and len(whole.model_extra["memory_hits"]) == 1
         assert answer.headers["x-reverie-hits"]
         stream = client.chat.completions.create(
             model="m", messages=[{"role": "user", "content": "And when, roughly?"}], stream=True
         )
-        said = "".join(chunk.choices[0].delta.content or "" for chunk in stream)
-    assert said == SAID and "Naxos" in it.upstream.last.body.decode()
-    assert texts(it).count(SAID) == 2
+        streamed = "".join(chunk.choices[0].delta.content or "" for chunk in stream)
+    assert streamed == REPLY and "Naxos" in it.upstream.last.body.decode()
+    assert texts(it).count(REPLY) == 2
 
 
 def test_openai_async_client_works_through_the_proxy(proxy: Proxy) -> None:
     it = proxy()
 
-    async def talk() -> str:
+    async def chat() -> str:
         async with openai.AsyncOpenAI(
             base_url=f"{it.running.url}/v1", api_key=it.running.server_context.token
         ) as client:
@@ -116,13 +116,13 @@ def test_openai_async_client_works_through_the_proxy(proxy: Proxy) -> None:
                 user="ana",
                 extra_body={"memory_id": "trip", "memory_top_k": 3},
             )
-            assert whole.choices[0].message.content == SAID
+            assert whole.choices[0].message.content == REPLY
             stream = await client.chat.completions.create(
                 model="m", messages=[{"role": "user", "content": "And when?"}], stream=True
             )
             return "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
 
-    assert asyncio.run(talk()) == SAID
+    assert asyncio.run(chat()) == REPLY
     assert [info.id for info in it.running.store.space("default", user="ana").sessions()] == [
         "trip"
     ]
@@ -150,7 +150,7 @@ def test_openai_client_with_tools_works_through_the_proxy(proxy: Proxy, stream: 
         ]
         last = client.chat.completions.create(model="m", messages=messages, tools=[TOOL])
     assert last.choices[0].message.content == "It is sunny"
-    (events,) = it.told().values()
+    (events,) = it.stored_events().values()
     assert [role for role, _, _ in events] == ["user", "assistant", "tool", "assistant"]
 
 
@@ -168,10 +168,10 @@ def test_openai_client_reads_errors_of_proxy_and_upstream(proxy: Proxy) -> None:
                 model="m", messages=messages, extra_body={"memory_top_k": -1}
             )
     with (
-        official(it).with_options(api_key="wrong") as stranger,
+        official(it).with_options(api_key="wrong") as unknown,
         pytest.raises(openai.AuthenticationError, match="token"),
     ):
-        stranger.chat.completions.create(model="m", messages=messages)
+        unknown.chat.completions.create(model="m", messages=messages)
 
 
 def test_openai_client_lists_models_and_embeds_through_the_proxy(proxy: Proxy) -> None:
@@ -185,7 +185,7 @@ def test_openai_client_lists_models_and_embeds_through_the_proxy(proxy: Proxy) -
     with official(it) as client:
         assert [model.id for model in client.models.list()] == ["m"]
         made = client.embeddings.create(model="e", input="x", encoding_format="float")
-    assert made.data[0].embedding == [0.5] and it.told() == {}
+    assert made.data[0].embedding == [0.5] and it.stored_events() == {}
 
 
 # -- others ---------------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ def test_pydantic_ai_agent_works_through_the_proxy(proxy: Proxy) -> None:
     def weather(city: str) -> str:
         return f"sunny in {city}"
 
-    async def talk() -> tuple[str, str]:
+    async def chat() -> tuple[str, str]:
         async with openai.AsyncOpenAI(
             base_url=f"{it.running.url}/v1", api_key=it.running.server_context.token
         ) as client:
@@ -212,9 +212,9 @@ def test_pydantic_ai_agent_works_through_the_proxy(proxy: Proxy) -> None:
             async with agent.run_stream("And how was the weather there yesterday?") as streamed:
                 return whole.output, await streamed.get_output()
 
-    assert asyncio.run(talk()) == ("It is sunny in Naxos",) * 2
+    assert asyncio.run(chat()) == ("It is sunny in Naxos",) * 2
     assert all("going to Naxos" in str(received.messages[0]) for received in it.upstream.requests)
-    roles = [[role for role, _, _ in events] for events in it.told().values()]
+    roles = [[role for role, _, _ in events] for events in it.stored_events().values()]
     assert roles == [["user", "assistant", "tool", "assistant"]] * 2
 
 
@@ -232,7 +232,7 @@ def test_curl_works_through_the_proxy(proxy: Proxy, stream: bool) -> None:
     )  # fmt: skip
     assert done.stdout.startswith("HTTP/1.1 200") and "x-reverie-session:" in done.stdout
     assert ("data: [DONE]" in done.stdout) == stream
-    assert texts(it) == ["Say a word", SAID]
+    assert texts(it) == ["Say a word", REPLY]
 
 
 OPEN_WEBUI = {
@@ -341,5 +341,5 @@ def test_vercel_ai_sdk_works_through_the_proxy(proxy: Proxy, ai_sdk: Path) -> No
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1]) == ["It is sunny in Naxos"] * 2
     assert all("going to Naxos" in str(received.messages[0]) for received in it.upstream.requests)
-    roles = [[role for role, _, _ in events] for events in it.told().values()]
+    roles = [[role for role, _, _ in events] for events in it.stored_events().values()]
     assert roles == [["user", "assistant", "tool", "assistant"]] * 2

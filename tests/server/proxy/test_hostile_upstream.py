@@ -78,7 +78,7 @@ parts = st.recursive(
     ),
     max_leaves=6,
 )
-spoken = st.fixed_dictionaries(
+messages = st.fixed_dictionaries(
     {},
     optional={
         "role": roles, "name": st.sampled_from(["user", "Ana", "", None, 4]), "type": types,
@@ -93,8 +93,8 @@ choices = st.lists(
         {},
         optional={
             "index": st.sampled_from([0, 1, None, "0"]),
-            "message": spoken,
-            "delta": spoken,
+            "message": messages,
+            "delta": messages,
             "role": roles,
             "finish_reason": st.sampled_from(["stop", None, "error", 3]),
         },
@@ -104,8 +104,8 @@ choices = st.lists(
 answers = st.fixed_dictionaries(
     {},
     optional={
-        "choices": choices, "role": roles, "messages": st.lists(spoken, max_size=2),
-        "message": spoken, "output": parts, "error": st.sampled_from([None, {"message": "x"}]),
+        "choices": choices, "role": roles, "messages": st.lists(messages, max_size=2),
+        "message": messages, "output": parts, "error": st.sampled_from([None, {"message": "x"}]),
     },
 )  # fmt: skip
 
@@ -139,16 +139,16 @@ def test_reply_message_of_hostile_stream_is_the_assistants(
 @pytest.fixture(scope="module")
 def hostile_answers() -> list[dict[str, Any]]:
     """Some generated answers, and those that are known to have been stored as the user's."""
-    said = {"content": CLAIM}
+    message = {"content": CLAIM}
     known: list[dict[str, Any]] = [
-        {"role": "user", **said},
-        {"role": "user", "name": "Ana", **said},
-        {"role": "system", **said},
+        {"role": "user", **message},
+        {"role": "user", "name": "Ana", **message},
+        {"role": "system", **message},
         {"role": "assistant", "kind": "request",
-         "parts": [{"part_kind": "user-prompt", "content": CLAIM}], **said},
+         "parts": [{"part_kind": "user-prompt", "content": CLAIM}], **message},
         {"role": "user", "content": [{"type": "text", "text": CLAIM}]},
         {"role": "user", "content": [{"type": "tool_result", "content": CLAIM}]},
-        {"role": "assistant", "type": "function_call_output", "output": CLAIM, **said},
+        {"role": "assistant", "type": "function_call_output", "output": CLAIM, **message},
         {"role": "assistant", "content": {"type": "text", "text": CLAIM}},
     ]  # fmt: skip
     found = [{"choices": [{"message": each, "delta": each}]} for each in known]
@@ -163,7 +163,7 @@ def hostile_answers() -> list[dict[str, Any]]:
 
 
 def assert_only_the_question_is_the_users(it: Proxied) -> None:
-    for events in it.told().values():
+    for events in it.stored_events().values():
         assert {role for role, _, _ in events[1:]} <= {"assistant"}
         assert [text for role, text, _ in events if role == "user"] == [ASKED]
 
@@ -185,7 +185,7 @@ def test_chat_with_hostile_replies_stores_and_learns_nothing_as_the_users(
         headers = {"X-Reverie-Session": f"s{number}"}
         assert it.chat(ASKED, stream=stream, headers=headers).status_code == 200
     it.running.store.run_pending_jobs()
-    assert len(it.told()) == len(hostile_answers)
+    assert len(it.stored_events()) == len(hostile_answers)
     assert_only_the_question_is_the_users(it)
     assert it.space.memories() == [] and it.space.proposals() == []
     assert "Mallory" not in it.space.profile()
@@ -202,7 +202,7 @@ def test_pass_through_paths_with_hostile_replies_store_nothing(
             left.append(json.dumps(answer).encode())
             assert client.request(method, path, json={"input": ASKED}).json() == answer
     it.running.store.run_pending_jobs()
-    assert it.told() == {} and it.space.memories() == []
+    assert it.stored_events() == {} and it.space.memories() == []
 
 
 # -- errors within a stream -----------------------------------------------------------------------
@@ -263,7 +263,7 @@ def test_upstream_status_unknown_to_http_is_a_bad_gateway(
     assert answer.status_code == 502, answer.text
     assert answer.json()["error"]["type"] == "server_error"
     expected = [[("user", ASKED, False)]] if path == CHAT else []
-    assert list(it.told().values()) == expected
+    assert list(it.stored_events().values()) == expected
 
 
 # -- clients that leave ---------------------------------------------------------------------------
@@ -284,7 +284,9 @@ def test_disconnect_before_upstream_headers_cancels_the_request(proxy: Proxy, st
     it = proxy(lambda _: Silent())
     leave(it, CHAT, json.dumps({**asks(it), "stream": stream}).encode(), 1)
     assert it.upstream.left.get(timeout=PATIENCE) == 0
-    assert list(it.told().values()) == [[("user", asks(it)["messages"][0]["content"], False)]]
+    assert list(it.stored_events().values()) == [
+        [("user", asks(it)["messages"][0]["content"], False)]
+    ]
 
 
 def test_disconnect_on_a_passed_through_path_cancels_the_request(proxy: Proxy) -> None:
@@ -349,4 +351,6 @@ def test_next_turn_before_a_large_reply_is_stored_duplicates_nothing(
     with it.running.client() as client:
         client.get("/healthz")
     expected = [ASKED, text, "Go on then", "Fine"]
-    assert [[said for _, said, _ in events] for events in it.told().values()] == [expected]
+    assert [[stored for _, stored, _ in events] for events in it.stored_events().values()] == [
+        expected
+    ]

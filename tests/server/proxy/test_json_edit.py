@@ -1,4 +1,4 @@
-"""The client's bytes: what goes in, what is cut out, and that nothing else changes."""
+"""Editing a JSON body: what is inserted and removed, and that no other byte changes."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_edit_uses_the_last_of_duplicate_json_keys() -> None:
         ),
     ],
 )
-def test_edit_removes_our_own_fields(raw: str, left: str) -> None:
+def test_json_edit_removes_the_fields_for_reverie(raw: str, left: str) -> None:
     assert sent(raw) == left
 
 

@@ -1,4 +1,4 @@
-"""What an assistant said, put together again."""
+"""Parsing replies: the assistant's message, from one answer or from the chunks of a stream."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_reply_stream_is_parsed_whatever_its_chunks(size: int | None) -> None:
     assert stream.message == {"role": "assistant", "content": "Grüße aus Köln 😀"}
 
 
-def test_tool_calls_are_put_together_by_their_index() -> None:
+def test_streamed_tool_calls_are_merged_by_their_index() -> None:
     def part(index: int, **call: Any) -> bytes:
         return event({"tool_calls": [{"index": index, **call}]})
 

@@ -1,4 +1,4 @@
-"""Chats through the proxy: what passes unchanged, what is kept, and who may."""
+"""Chats through the proxy: what passes unchanged, what is stored, and who may use it."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_memory_is_inserted_at_two_places_and_not_stored(proxy: Proxy) -> None:
     assert user["content"].endswith("\n\nWhere is the kettle?")
     assert "in the attic" in user["content"] and "tea" not in user["content"]
     assert it.upstream.last.json["tools"] == [TOOL]
-    kept = it.told()
+    kept = it.stored_events()
     del kept["before"]
     assert list(kept.values()) == [
         [("user", "Where is the kettle?", False), ("assistant", "All is well", False)]
@@ -69,7 +69,7 @@ def test_turn_is_stored_before_the_upstream_is_asked(proxy: Proxy) -> None:
     seen: list[dict[str, Any]] = []
 
     def script(received: Received) -> Reply:
-        seen.append(it.told())
+        seen.append(it.stored_events())
         return says("ok")(received)
 
     it = proxy(script)
@@ -85,7 +85,7 @@ def test_response_headers_report_hits_and_session(proxy: Proxy, stream: bool) ->
     answer = it.chat("What do I drink, tea?", stream=stream)
     ids = answer.headers["x-reverie-hits"].split(",")
     assert memory.id in ids and "bu%2C%20n%C3%A9:1" in ids
-    assert answer.headers["x-reverie-session"] in it.told()
+    assert answer.headers["x-reverie-session"] in it.stored_events()
     if not stream:
         hits = {hit["id"]: hit for hit in answer.json()["memory_hits"]}
         assert hits[memory.id]["content"] == "The user drinks tea"
@@ -100,7 +100,7 @@ def test_reply_bytes_are_unchanged_but_for_the_hits(proxy: Proxy) -> None:
     )
     it = proxy(lambda _: Whole(body))
     assert it.chat("hello again").content == body[:-2] + b', "memory_hits": []}\n'
-    assert [event[1] for events in it.told().values() for event in events][-1] == "é"
+    assert [event[1] for events in it.stored_events().values() for event in events][-1] == "é"
 
 
 @pytest.mark.parametrize("code", [400, 401, 403, 404, 409, 413, 422, 429, 500, 502, 503, 529])
@@ -126,13 +126,13 @@ def test_upstream_errors_pass_unchanged_and_are_not_stored(
         assert answer.headers[name] == value
     assert not {"set-cookie", "access-control-allow-origin"} & set(answer.headers)
     assert answer.headers["x-reverie-session"] != "forged"
-    assert list(it.told().values()) == [[("user", "Will this work?", False)]]
+    assert list(it.stored_events().values()) == [[("user", "Will this work?", False)]]
 
 
 def test_reply_that_is_neither_json_nor_a_stream_passes_and_is_not_stored(proxy: Proxy) -> None:
     it = proxy(lambda _: Whole(b"<html>", headers=[("Content-Type", "text/html")]))
     assert it.chat("How do you do it").content == b"<html>"
-    assert list(it.told().values()) == [[("user", "How do you do it", False)]]
+    assert list(it.stored_events().values()) == [[("user", "How do you do it", False)]]
 
 
 def test_reply_compressed_despite_the_request_is_decompressed(proxy: Proxy) -> None:
@@ -142,7 +142,7 @@ def test_reply_compressed_despite_the_request_is_decompressed(proxy: Proxy) -> N
     it = proxy(lambda _: Whole(gzip.compress(completion("unpacked")), headers=headers))
     assert it.chat("How do you do it").json()["choices"][0]["message"]["content"] == "unpacked"
     assert it.upstream.last.header("accept-encoding") == "identity"
-    assert ("assistant", "unpacked", False) in next(iter(it.told().values()))
+    assert ("assistant", "unpacked", False) in next(iter(it.stored_events().values()))
 
 
 # -- headers and keys -----------------------------------------------------------------------------
@@ -196,7 +196,7 @@ def test_own_token_is_never_forwarded(proxy: Proxy) -> None:
     assert refused.status_code == 401 and "X-Reverie-Token" in refused.json()["error"]["message"]
     own = {"X-Reverie-Token": it.running.server_context.token}
     assert it.chat("How do you do it", headers=own).status_code == 401
-    assert not it.upstream.requests and it.told() == {}
+    assert not it.upstream.requests and it.stored_events() == {}
     assert it.chat("How do you do it", token="", headers=own).status_code == 200
     assert it.upstream.last.header("authorization") is None
 
@@ -227,7 +227,7 @@ def test_own_token_in_any_spelling_is_never_forwarded(
         assert it.chat("How do you do it", token="", headers=headers).status_code == 401
         with it.running.client("", headers=headers) as client:
             assert client.get("/v1/models").status_code == 401
-    assert not it.upstream.requests and it.told() == {}
+    assert not it.upstream.requests and it.stored_events() == {}
 
 
 def test_own_token_in_basic_auth_is_never_forwarded(proxy: Proxy) -> None:
@@ -300,7 +300,7 @@ def test_mode_off_passes_everything_through(proxy: Proxy) -> None:
         "model": "scripted",
         "messages": [{"role": "user", "content": "What do I drink?"}],
     }
-    assert it.told() == {} and "x-reverie-hits" not in answer.headers
+    assert it.stored_events() == {} and "x-reverie-hits" not in answer.headers
 
 
 def test_mode_off_passes_unreadable_bodies(proxy: Proxy) -> None:
@@ -313,18 +313,18 @@ def test_mode_off_passes_unreadable_bodies(proxy: Proxy) -> None:
 def test_large_body_passes_unchanged(proxy: Proxy) -> None:
     it = proxy()
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 2_000_000}}
-    said = {"role": "user", "content": [{"type": "text", "text": "What is this?"}, image]}
-    raw = json.dumps({"messages": [said]}).encode()
+    message = {"role": "user", "content": [{"type": "text", "text": "What is this?"}, image]}
+    raw = json.dumps({"messages": [message]}).encode()
     with it.running.client() as client:
         assert client.post(CHAT, content=raw).status_code == 200
-    assert it.upstream.last.body == raw and len(it.told()) == 1
+    assert it.upstream.last.body == raw and len(it.stored_events()) == 1
 
 
 def test_session_of_any_name_is_reported_in_a_header(proxy: Proxy) -> None:
     it = proxy()
     answer = it.chat("What is for dinner?", memory_id="café, ☕")
     raw = dict(answer.headers.raw)[b"x-reverie-session"]
-    assert raw.decode() == "café, ☕" and list(it.told()) == ["café, ☕"]
+    assert raw.decode() == "café, ☕" and list(it.stored_events()) == ["café, ☕"]
 
 
 def test_mode_read_recalls_and_stores_nothing(proxy: Proxy) -> None:
@@ -332,7 +332,7 @@ def test_mode_read_recalls_and_stores_nothing(proxy: Proxy) -> None:
     known(it)
     answer = it.chat("What do I drink?", headers={"X-Reverie-Mode": "read"})
     assert "tea" in it.upstream.last.body.decode() and answer.headers["x-reverie-hits"]
-    assert it.told() == {} and "x-reverie-session" not in answer.headers
+    assert it.stored_events() == {} and "x-reverie-session" not in answer.headers
 
 
 @pytest.mark.parametrize(
@@ -355,7 +355,7 @@ def test_proxy_mode_needs_its_right(proxy: Proxy, right: str, mode: str, status:
     assert answer.status_code == status
     if status != 200:
         assert answer.json()["error"].keys() == {"message", "type", "param", "code"}
-        assert not it.upstream.requests and it.told() == {}
+        assert not it.upstream.requests and it.stored_events() == {}
 
 
 @pytest.mark.parametrize(("mode", "status"), [("write", 403), ("read", 200), ("off", 200)])
@@ -367,7 +367,7 @@ def test_client_with_an_own_upstream_key_needs_only_the_read_right(
     answer = it.chat("How do you do it", token="sk-mine", headers=headers)
     assert answer.status_code == status
     sent = [request.header("authorization") for request in it.upstream.requests]
-    assert sent == (["Bearer sk-mine"] if status == 200 else []) and it.told() == {}
+    assert sent == (["Bearer sk-mine"] if status == 200 else []) and it.stored_events() == {}
 
 
 @pytest.mark.parametrize("mode", ["read", "off"])
@@ -421,14 +421,14 @@ def test_top_k_zero_leaves_the_body_unchanged_and_stores_the_turn(proxy: Proxy) 
     known(it)
     answer = it.chat("What do I drink?", memory_top_k=0)
     assert it.upstream.last.messages == [{"role": "user", "content": "What do I drink?"}]
-    assert answer.json()["memory_hits"] == [] and len(it.told()) == 1
+    assert answer.json()["memory_hits"] == [] and len(it.stored_events()) == 1
 
 
 def test_top_k_recency_and_threshold_are_honoured(proxy: Proxy) -> None:
     it = proxy()
     for number in range(5):
-        said = {"role": "user", "content": f"On day {number} I drink tea number {number}"}
-        it.space.session(f"s{number}").append(said)
+        message = {"role": "user", "content": f"On day {number} I drink tea number {number}"}
+        it.space.session(f"s{number}").append(message)
     asked = "What tea do I drink?"
     assert len(it.chat(asked, memory_top_k=2).json()["memory_hits"]) == 2
     assert it.chat(asked + "?", memory_score_threshold=1000).json()["memory_hits"] == []
@@ -493,9 +493,9 @@ def test_unreachable_upstream_is_a_bad_gateway(serve: Serve) -> None:
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         running = serve(upstream=f"http://127.0.0.1:{bound.getsockname()[1]}/v1")
-        said = {"messages": [{"role": "user", "content": "How do you do it"}]}
+        body = {"messages": [{"role": "user", "content": "How do you do it"}]}
         with running.client() as client:
-            for answer in (client.post(CHAT, json=said), client.get("/v1/models")):
+            for answer in (client.post(CHAT, json=body), client.get("/v1/models")):
                 assert answer.status_code == 502
                 assert answer.json()["error"]["code"] == "upstream_unreachable"
     assert [info.events for info in running.store.space("default").sessions()] == [1]
@@ -534,7 +534,7 @@ def test_incomplete_whole_reply_is_not_stored(proxy: Proxy, cut: int) -> None:
     json_type = [("Content-Type", "application/json")]
     it = proxy(lambda _: Pieces([completion("never")[:cut] or b" "], cut=True, headers=json_type))
     assert it.chat("How do you do it").status_code == 502
-    assert list(it.told().values()) == [[("user", "How do you do it", False)]]
+    assert list(it.stored_events().values()) == [[("user", "How do you do it", False)]]
 
 
 @pytest.mark.parametrize(
@@ -552,4 +552,4 @@ def test_streams_of_other_paths_pass_unchanged(proxy: Proxy) -> None:
     it = proxy(lambda _: Pieces(pieces))
     with it.running.client() as client:
         answer = client.post("/v1/responses", json={"stream": True})
-    assert answer.content == b"".join(pieces) and it.told() == {}
+    assert answer.content == b"".join(pieces) and it.stored_events() == {}

@@ -1,4 +1,4 @@
-"""Whose a chat is: the session, the user and the space, and that prompts share their beginning."""
+"""The session, user and space of a chat, and that successive prompts share their beginning."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ def test_each_prompt_starts_with_the_previous_one(proxy: Proxy, system: bool) ->
     for earlier, later in zip(bodies, bodies[1:], strict=False):
         shared = before_the_last_user(earlier)
         assert b"Lisbon" in shared and later.startswith(shared)
-    (session,) = [s for s in it.told() if s != "earlier"]
-    assert len(it.told()[session]) == len(history) - system
+    (session,) = [s for s in it.stored_events() if s != "earlier"]
+    assert len(it.stored_events()[session]) == len(history) - system
 
 
 def test_chats_with_the_same_beginning_never_mix(proxy: Proxy) -> None:
@@ -85,7 +85,7 @@ def test_chats_with_the_same_beginning_never_mix(proxy: Proxy) -> None:
     second = [user("hi"), reply_of(it.chat(user("hi")))]
     it.chat(*first, user("I have a dog"))
     it.chat(*second, user("I have a cat"))
-    texts = sorted([text for _, text, _ in events] for events in it.told().values())
+    texts = sorted([text for _, text, _ in events] for events in it.stored_events().values())
     ends = [each[-2:] for each in texts if len(each) > 2]
     assert ["I have a dog", "Noted, a dog."] in ends and ["I have a cat", "Noted, a cat."] in ends
     assert not any("dog" in str(each) and "cat" in str(each) for each in texts)
@@ -98,7 +98,7 @@ def test_regenerated_and_edited_turns_are_forks(proxy: Proxy) -> None:
     again = it.chat(asked)
     it.chat(user("Where shall I go in June?"))
     it.chat(asked, reply_of(again), user("Is it warm there?"))
-    kept = sorted([text for _, text, _ in events] for events in it.told().values())
+    kept = sorted([text for _, text, _ in events] for events in it.stored_events().values())
     assert kept == [
         ["Where shall I go in June?", "Oslo is cold"],
         ["Where shall I go in May?", "Paris is nice"],
@@ -110,7 +110,7 @@ def test_repeated_request_duplicates_nothing(proxy: Proxy) -> None:
     it = proxy(says("The answer is 42"))
     for _ in range(3):
         it.chat("What is the answer to everything?")
-    assert list(it.told().values()) == [
+    assert list(it.stored_events().values()) == [
         [("user", "What is the answer to everything?", False),
          ("assistant", "The answer is 42", False)]
     ]  # fmt: skip
@@ -126,7 +126,7 @@ def test_concurrent_requests_lose_and_duplicate_nothing(proxy: Proxy) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    kept = sorted(tuple(text for _, text, _ in events) for events in it.told().values())
+    kept = sorted(tuple(text for _, text, _ in events) for events in it.stored_events().values())
     questions = [f"Question number {n} of the day" for n in range(4)]
     assert [each for each in kept if len(each) == 2] == [(q, f"To {q}") for q in questions]
     assert len(kept) == 4
@@ -143,7 +143,7 @@ def test_next_turn_before_the_reply_is_stored_continues_the_session(proxy: Proxy
 
     it = proxy(script)
     it.chat(history[0])
-    texts = [text for events in it.told().values() for _, text, _ in events]
+    texts = [text for events in it.stored_events().values() for _, text, _ in events]
     assert sorted(texts) == ["Count to two", "Go on", "One two", "Three"]
 
 
@@ -162,19 +162,19 @@ def test_next_turn_before_the_reply_is_stored_continues_the_session(proxy: Proxy
 def test_session_is_named_by_the_client(proxy: Proxy, asked: dict[str, Any]) -> None:
     it = proxy()
     answer = it.chat("Good to be here today", **asked)
-    assert answer.headers["x-reverie-session"] == "daily" and list(it.told()) == ["daily"]
+    assert answer.headers["x-reverie-session"] == "daily" and list(it.stored_events()) == ["daily"]
 
 
 def test_client_that_truncates_its_history_keeps_its_session(proxy: Proxy) -> None:
     """What it no longer sends is recalled for it, where it fits."""
     it = proxy(lambda received: says(f"Reply to {asked_in(received)}")(received))
-    said = [user("My ferry to Naxos leaves at seven")]
+    sent = [user("My ferry to Naxos leaves at seven")]
     for turn in range(5):
-        answer = it.chat(*said[-3:], memory_id="daily")
+        answer = it.chat(*sent[-3:], memory_id="daily")
         assert answer.headers["x-reverie-session"] == "daily"
-        said += [reply_of(answer), user(f"Turn {turn}: shall we have lunch?")]
-    it.chat(*said[-3:-1], user("When does the ferry to Naxos leave?"), memory_id="daily")
-    ((name, events),) = it.told().items()
+        sent += [reply_of(answer), user(f"Turn {turn}: shall we have lunch?")]
+    it.chat(*sent[-3:-1], user("When does the ferry to Naxos leave?"), memory_id="daily")
+    ((name, events),) = it.stored_events().items()
     assert name == "daily" and len(events) == 12
     assert "leaves at seven" in it.upstream.requests[-1].messages[-1]["content"]
 
@@ -184,7 +184,7 @@ def test_different_history_under_one_session_name_is_another_session(proxy: Prox
     it.chat("The first chat of the day", memory_id="daily")
     answer = it.chat("The second chat of the day", memory_id="daily")
     assert answer.headers["x-reverie-session"] != "daily"
-    assert [len(events) for events in it.told().values()] == [2, 2]
+    assert [len(events) for events in it.stored_events().values()] == [2, 2]
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_users_have_separate_memories(proxy: Proxy, asked: dict[str, Any]) -> No
     it.running.store.space("default", user="bob").remember("Bob likes the sea", subject="sea")
     it.chat("When does the office close?", **asked)
     assert [info.events for info in it.running.store.space("default", user="ana").sessions()] == [2]
-    assert it.told() == {}
+    assert it.stored_events() == {}
     assert "six" in it.upstream.last.body.decode() and "sea" not in it.upstream.last.body.decode()
     assert it.upstream.last.json.get("user") == asked.get("user")
 
@@ -210,7 +210,7 @@ def test_users_have_separate_memories(proxy: Proxy, asked: dict[str, Any]) -> No
 def test_invalid_user_field_means_no_user(proxy: Proxy) -> None:
     it = proxy()
     it.chat("Good to be here today", user={"id": 7})
-    assert len(it.told()) == 1 and it.upstream.last.json["user"] == {"id": 7}
+    assert len(it.stored_events()) == 1 and it.upstream.last.json["user"] == {"id": 7}
 
 
 @pytest.mark.parametrize("header", ["X-Reverie-User", "X-Reverie-Space"])
@@ -218,7 +218,7 @@ def test_blank_space_or_user_header_is_refused(proxy: Proxy, header: str) -> Non
     it = proxy()
     answer = it.chat("The rent is due on Friday", headers={header: ""})
     assert answer.status_code == 422 and "must not be empty" in answer.json()["error"]["message"]
-    assert it.told() == {} and it.upstream.requests == []
+    assert it.stored_events() == {} and it.upstream.requests == []
 
 
 def test_proxy_never_crosses_spaces(proxy: Proxy) -> None:
@@ -238,7 +238,7 @@ def test_changed_system_prompt_continues_the_session(proxy: Proxy) -> None:
         reply_of(first),
         user("And another"),
     )
-    assert [len(events) for events in it.told().values()] == [4]
+    assert [len(events) for events in it.stored_events().values()] == [4]
 
 
 def test_turn_through_the_proxy_is_learned_once(proxy: Proxy) -> None:
@@ -260,6 +260,6 @@ def test_tool_loop_is_one_turn(proxy: Proxy) -> None:
     first = it.chat("How is the weather in Naxos?")
     tool = {"role": "tool", "tool_call_id": "c1", "content": "rain"}
     it.chat(user("How is the weather in Naxos?"), reply_of(first), tool)
-    (events,) = it.told().values()
+    (events,) = it.stored_events().values()
     assert [role for role, _, _ in events] == ["user", "assistant", "tool", "assistant"]
     assert events[-1][1] == "It rains"

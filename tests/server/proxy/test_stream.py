@@ -1,4 +1,4 @@
-"""Streams: passed on piece by piece, and whatever came of them is kept."""
+"""Streams: forwarded piece by piece, and stored as far as they arrived."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.server.proxy.upstream import Pieces, event, stream_of
 
 CUTS = 50
 WORDS = [f"w{number}" for number in range(CUTS + 5)]
-SAID = "Tell me a long story"
+QUESTION = "Tell me a long story"
 
 
 def until(held: Callable[[], bool]) -> None:
@@ -34,14 +34,14 @@ def until(held: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
-def asks(it: Proxied, said: str = SAID) -> dict[str, Any]:
-    return {"model": "m", "stream": True, "messages": [{"role": "user", "content": said}]}
+def asks(it: Proxied, question: str = QUESTION) -> dict[str, Any]:
+    return {"model": "m", "stream": True, "messages": [{"role": "user", "content": question}]}
 
 
 def replies_of(it: Proxied) -> list[tuple[str, bool]]:
     return [
         (text, interrupted)
-        for events in it.told().values()
+        for events in it.stored_events().values()
         for role, text, interrupted in events
         if role == "assistant"
     ]
@@ -66,8 +66,8 @@ def test_stream_is_stored_before_its_end_is_forwarded(proxy: Proxy) -> None:
     it = proxy(lambda _: Pieces(pieces, pace=pace))
     with it.running.client() as client, client.stream("POST", CHAT, json=asks(it)) as answer:
         for piece in answer.iter_raw():
-            told = piece == pieces[-1]
-            assert replies_of(it) == ([(" ".join(WORDS[:3]), False)] if told else [])
+            is_last = piece == pieces[-1]
+            assert replies_of(it) == ([(" ".join(WORDS[:3]), False)] if is_last else [])
             pace.release()
 
 
@@ -107,16 +107,16 @@ def test_stream_of_an_upstream_that_dies_is_stored_as_interrupted(proxy: Proxy, 
     cut = [0]
     it = proxy(lambda _: Pieces(pieces[: cut[0]], cut=True))
     for cut[0] in range(batch * 10 + 1, batch * 10 + 11):
-        said = f"{SAID}, number {cut[0]}"
+        question = f"{QUESTION}, number {cut[0]}"
         got = b""
         with (
             it.running.client() as client,
             pytest.raises(httpx2.HTTPError),
-            client.stream("POST", CHAT, json=asks(it, said)) as answer,
+            client.stream("POST", CHAT, json=asks(it, question)) as answer,
         ):
             for piece in answer.iter_raw():
                 got += piece
-        events = next(each for each in it.told().values() if each[0][1] == said)
+        events = next(each for each in it.stored_events().values() if each[0][1] == question)
         words = " ".join(WORDS[: cut[0] - 1])
         assert events[1:] == ([("assistant", words, True)] if words else [])
         figure("cuts", 1)
@@ -127,14 +127,14 @@ def test_stream_of_an_upstream_that_dies_is_stored_as_interrupted(proxy: Proxy, 
 def test_stream_of_a_client_that_disconnects_is_stored_as_interrupted(
     proxy: Proxy, batch: int
 ) -> None:
-    """Behind each of the first fifty pieces; and the upstream is told to stop."""
+    """After each of the first fifty pieces; the connection to the upstream is closed as well."""
     pieces, pace = stream_of(WORDS), threading.Semaphore(0)
     it = proxy(lambda _: Pieces(pieces, pace=pace))
     for cut in range(batch * 10 + 1, batch * 10 + 11):
-        said = f"{SAID}, number {cut}"
+        question = f"{QUESTION}, number {cut}"
         with (
             it.running.client() as client,
-            client.stream("POST", CHAT, json=asks(it, said)) as answer,
+            client.stream("POST", CHAT, json=asks(it, question)) as answer,
         ):
             for got, _ in enumerate(answer.iter_raw(), 1):
                 if got == cut:
@@ -143,8 +143,8 @@ def test_stream_of_a_client_that_disconnects_is_stored_as_interrupted(
         assert it.upstream.left.get(timeout=PATIENCE) == cut
         words = " ".join(WORDS[: cut - 1])
 
-        def kept(said: str = said) -> list[tuple[str, str, bool]]:
-            return next(each for each in it.told().values() if each[0][1] == said)[1:]
+        def kept(question: str = question) -> list[tuple[str, str, bool]]:
+            return next(each for each in it.stored_events().values() if each[0][1] == question)[1:]
 
         if words:
             until(lambda: bool(kept()))
@@ -167,9 +167,9 @@ def test_interrupted_reply_is_matched_and_continued(proxy: Proxy) -> None:
             {"role": "user", "content": "Go on"},
         ]
         client.post(CHAT, json=body)
-    assert list(it.told().values()) == [
+    assert list(it.stored_events().values()) == [
         [
-            ("user", SAID, False),
+            ("user", QUESTION, False),
             ("assistant", "Once upon a", True),
             ("user", "Go on", False),
             ("assistant", "time", False),
@@ -187,9 +187,11 @@ def test_request_repeated_after_an_interruption_keeps_both_replies(proxy: Proxy)
         with pytest.raises(httpx2.HTTPError):
             client.post(CHAT, json=asks(it))
         client.post(CHAT, json=asks(it))
-    said = [text for events in it.told().values() for role, text, _ in events if role == "user"]
+    texts = [
+        text for events in it.stored_events().values() for role, text, _ in events if role == "user"
+    ]
     assert sorted(replies_of(it)) == [("Once", True), ("Once more", False)]
-    assert sorted(set(said)) == [SAID]
+    assert sorted(set(texts)) == [QUESTION]
 
 
 @pytest.mark.parametrize("end", [b"data: [DONE]\n\n", event({}, "stop"), event({}, "length")])
@@ -233,7 +235,7 @@ def test_stream_of_tool_calls_is_stored_as_one_message(proxy: Proxy) -> None:
     it = proxy(lambda _: Pieces(pieces))
     with it.running.client() as client:
         assert client.post(CHAT, json=asks(it)).content == b"".join(pieces)
-    (session,) = it.told()
+    (session,) = it.stored_events()
     message = it.space.session(session).events()[-1].message
     assert message["tool_calls"] == [
         {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
@@ -246,7 +248,7 @@ def test_disconnect_before_the_first_chunk_keeps_the_turn(proxy: Proxy) -> None:
     with it.running.client() as client, client.stream("POST", CHAT, json=asks(it)) as answer:
         next(answer.iter_raw())
     assert it.upstream.left.get(timeout=PATIENCE) == 1
-    assert list(it.told().values()) == [[("user", SAID, False)]]
+    assert list(it.stored_events().values()) == [[("user", QUESTION, False)]]
 
 
 def test_reply_that_cannot_be_stored_reaches_the_client(
@@ -271,7 +273,7 @@ def test_reply_that_cannot_be_stored_reaches_the_client(
     ]
     with it.running.client() as client:
         client.post(CHAT, content=json.dumps(body))
-    assert [len(events) for events in it.told().values()] == [4]
+    assert [len(events) for events in it.stored_events().values()] == [4]
 
 
 def test_reply_in_progress_is_stored_when_the_server_stops(

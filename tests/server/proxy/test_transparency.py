@@ -48,11 +48,11 @@ class Pair:
 def drawn(seed: int) -> Pair:
     """Draw a pair; the text is new each time, so that nothing of it is known."""
     chance = random.Random(seed)
-    said = f"pair {seed} " + " ".join(chance.choices(WORDS, k=4))
-    content: Any = said
+    text = f"pair {seed} " + " ".join(chance.choices(WORDS, k=4))
+    content: Any = text
     if chance.random() < 0.3:
         image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0="}}
-        content = [{"type": "text", "text": said}, image]
+        content = [{"type": "text", "text": text}, image]
     streamed = chance.random() < 0.5
     body: dict[str, Any] = {"model": "scripted", "messages": [{"role": "user", "content": content}]}
     if streamed:
@@ -141,9 +141,9 @@ def test_latency_of_the_proxy_is_reported(tmp_path: Path) -> None:
         try:
             with httpx2.Client(headers=given, timeout=30, verify=False) as client:
                 for number in range(PAIRS):
-                    said = {"role": "user", "content": f"hello {number}"}
+                    message = {"role": "user", "content": f"hello {number}"}
                     # Stored, and nothing recalled.
-                    raw = json.dumps({"messages": [said], "memory_top_k": 0})
+                    raw = json.dumps({"messages": [message], "memory_top_k": 0})
                     for way, took in ways.items():
                         began = time.perf_counter()
                         answer = client.post(way, content=raw)

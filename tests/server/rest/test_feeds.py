@@ -1,4 +1,4 @@
-"""Feeds: one look for all of them, and each still told everything of its own scope alone."""
+"""Feeds of changes: one poll serves all, and each reports every change of its own scope only."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ def test_request_can_only_lower_its_trust(running: Running) -> None:
         assert remember(client, content="no person", trust="person")["trust"] == "agent"
 
 
-def test_list_is_paged(client: httpx2.Client) -> None:
+def test_memory_list_is_paged(client: httpx2.Client) -> None:
     made = [remember(client, content=f"thing {number}")["id"] for number in range(7)]
     found, after = [], None
     while True:
@@ -211,19 +211,19 @@ def test_session_returns_appended_events(client: httpx2.Client) -> None:
     remember(client, **ALEC)
     id = client.post("/api/sessions").json()["id"]
     path = f"/api/sessions/{id}"
-    said = [
+    messages = [
         {"role": "user", "content": "who is my boss?"},
         {"role": "assistant", "content": "Alec"},
     ]
-    kept = client.post(f"{path}/events", json={"messages": said})
+    kept = client.post(f"{path}/events", json={"messages": messages})
     assert kept.status_code == 201
-    assert [event["message"] for event in kept.json()["events"]] == said
-    assert [event["message"] for event in client.get(f"{path}/events").json()["events"]] == said
+    assert [event["message"] for event in kept.json()["events"]] == messages
+    assert [event["message"] for event in client.get(f"{path}/events").json()["events"]] == messages
     assert client.get(path).json()["events"] == 2
     assert client.get("/api/sessions").json()["sessions"][0]["preview"] == "who is my boss?"
 
     context = client.post(f"{path}/context", json={"tokens": 1000}).json()
-    assert "Alec is my boss" in context["system"] and context["history"] == said
+    assert "Alec is my boss" in context["system"] and context["history"] == messages
     (note,) = client.get(f"{path}/recalls").json()["recalls"]
     assert note["sequence"] == 1 and len(note["hits"]) >= 1
 
@@ -243,15 +243,15 @@ def test_session_returns_appended_events(client: httpx2.Client) -> None:
 @pytest.mark.parametrize("id", ["a/b", "日本 ü%2F", "..", "a?b#c", "follow"])
 def test_session_id_may_be_any_text(client: httpx2.Client, id: str) -> None:
     path = f"/api/sessions/{quote(id, safe='')}".replace("..", "%2E%2E")
-    said = {"messages": [{"role": "user", "content": "hello there"}]}
-    assert client.post(f"{path}/events", json=said).status_code == 201
+    turn = {"messages": [{"role": "user", "content": "hello there"}]}
+    assert client.post(f"{path}/events", json=turn).status_code == 201
     (found,) = client.get("/api/sessions").json()["sessions"]
     assert found["id"] == id == client.get(path).json()["id"]
 
 
 def test_name_with_invalid_utf8_is_refused(client: httpx2.Client) -> None:
-    said = {"messages": [{"role": "user", "content": "hello there"}]}
-    problem(client.post("/api/sessions/%ff/events", json=said), 422)
+    turn = {"messages": [{"role": "user", "content": "hello there"}]}
+    problem(client.post("/api/sessions/%ff/events", json=turn), 422)
 
 
 def test_recall_without_note_is_not_logged(client: httpx2.Client) -> None:
@@ -351,9 +351,9 @@ def test_changes_can_be_streamed(client: httpx2.Client) -> None:
     with client.stream("GET", "/api/changes", params={"after": "0"}) as feed:
         lines = feed.iter_lines()
         first = next(line for line in lines if line.startswith("data: "))
-        told = json.loads(first.removeprefix("data: "))
-        assert (told["op"], told["memory"], told["position"]) == ("remember", memory["id"], 1)
-        assert "content" not in told
+        change = json.loads(first.removeprefix("data: "))
+        assert (change["op"], change["memory"], change["position"]) == ("remember", memory["id"], 1)
+        assert "content" not in change
         with httpx2.Client(base_url=client.base_url, headers=client.headers) as other:
             other.delete(f"/api/memory/{memory['id']}")
         second = next(line for line in lines if line.startswith("data: "))
@@ -365,8 +365,8 @@ def test_changes_can_be_streamed(client: httpx2.Client) -> None:
 
 def test_jobs_can_be_listed_retried_and_dropped(client: httpx2.Client) -> None:
     session = client.post("/api/sessions").json()["id"]
-    said = {"messages": [{"role": "user", "content": "remember that I like tea"}]}
-    client.post(f"/api/sessions/{session}/events", json=said)
+    turn = {"messages": [{"role": "user", "content": "remember that I like tea"}]}
+    client.post(f"/api/sessions/{session}/events", json=turn)
     jobs = client.get("/api/jobs").json()["jobs"]
     assert "learn" in {job["kind"] for job in jobs}
     job = jobs[0]
@@ -386,12 +386,12 @@ def test_metrics_have_requests_and_memory_counts(client: httpx2.Client) -> None:
 
 def test_page_code_opens_the_page_once(running: Running, client: httpx2.Client) -> None:
     code = running.server_context.new_login_code()
-    with running.client("") as stranger:
-        assert stranger.post("/login", json={"code": code}).json() == {
+    with running.client("") as without_token:
+        assert without_token.post("/login", json={"code": code}).json() == {
             "token": running.server_context.token
         }
-        problem(stranger.post("/login", json={"code": code}), 403)
-        problem(stranger.post("/login", json={"code": ""}), 403)
+        problem(without_token.post("/login", json={"code": code}), 403)
+        problem(without_token.post("/login", json={"code": ""}), 403)
 
 
 def test_openapi_description_is_served(running: Running) -> None:

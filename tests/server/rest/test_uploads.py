@@ -1,4 +1,4 @@
-"""Bodies: how long, how many at once, and how slow they may be."""
+"""Limits of request bodies: their size, their number at once, and their speed."""
 
 from __future__ import annotations
 

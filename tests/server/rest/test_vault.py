@@ -1,4 +1,4 @@
-"""The vault through REST: files, history, checkpoints, and who may know what of them."""
+"""The vault through REST: files, history, checkpoints, and who may see them."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ def test_vault_routes_reveal_nothing_of_other_users(running: Running, root: Path
         asked = client.get("/api/vault/history", params={"id": secret})
         assert asked.status_code == 404
     with running.client(shared) as client:
-        told = client.get("/api/vault/history").text
-    assert "Bob" not in told and "Eve" not in told and "users" not in told
+        history = client.get("/api/vault/history").text
+    assert "Bob" not in history and "Eve" not in history and "users" not in history
 
 
 def test_vault_errors_are_shown_to_the_operator_only(

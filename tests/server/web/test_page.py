@@ -16,8 +16,9 @@ from reverie.aio import AsyncStore
 from reverie.server.context import ServerContext
 from reverie.server.run import bind_socket, run_in_thread
 from reverie.vault import service
+from tests.messages import propose, user
 from tests.server.conftest import Running
-from tests.server.web.browsing import (
+from tests.server.web.browser import (
     PATIENCE_MS,
     Open,
     Window,
@@ -25,8 +26,7 @@ from tests.server.web.browsing import (
     shows,
     window,
 )
-from tests.server.web.story import CHAT, SPACE, Story
-from tests.talking import propose, user
+from tests.server.web.page_data import CHAT, SPACE, Story
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -42,9 +42,9 @@ def has_title(seen: Window, title: str) -> None:
 
 
 def test_login_code_opens_the_page_once_and_is_removed_from_the_url(
-    opened: Open, told: tuple[Running, Story]
+    opened: Open, page_server: tuple[Running, Story]
 ) -> None:
-    running, _ = told
+    running, _ = page_server
     code = running.server_context.new_login_code()
     first = opened(f"#code={code}", token="")
     shows(first.page.locator(".rail"))
@@ -56,8 +56,8 @@ def test_login_code_opens_the_page_once_and_is_removed_from_the_url(
     shows(again.page.locator(".wrong"), "used already")
 
 
-def test_token_login_and_logout_work(opened: Open, told: tuple[Running, Story]) -> None:
-    running, _ = told
+def test_token_login_and_logout_work(opened: Open, page_server: tuple[Running, Story]) -> None:
+    running, _ = page_server
     seen = opened(token="")
     seen.page.get_by_label("Token").fill("rv_of_nobody")
     seen.page.get_by_role("button", name="Open").click()
@@ -74,8 +74,10 @@ def test_token_login_and_logout_work(opened: Open, told: tuple[Running, Story]) 
     shows(seen.page.get_by_label("Token"))
 
 
-def test_revoked_token_returns_to_the_login(opened: Open, told: tuple[Running, Story]) -> None:
-    running, _ = told
+def test_revoked_token_returns_to_the_login(
+    opened: Open, page_server: tuple[Running, Story]
+) -> None:
+    running, _ = page_server
     seen = opened(token=running.token("write"))
     shows(seen.rows().first)
     running.store.revoke_token(running.store.tokens()[0].id)
@@ -143,8 +145,8 @@ def test_poor_hits_are_not_shown_as_matches(opened: Open) -> None:
     is_gone(seen.page.locator(".rows .note"))
 
 
-def test_list_shows_an_earlier_position(opened: Open, told: tuple[Running, Story]) -> None:
-    _, story = told
+def test_list_shows_an_earlier_position(opened: Open, page_server: tuple[Running, Story]) -> None:
+    _, story = page_server
     seen = opened(f"#/memories/{story.boss}")
     shows(seen.page.locator(".timeline .life").last, "remembered by cli")
     seen.page.locator(".life-links a", has_text="what was known then").last.click()
@@ -156,23 +158,23 @@ def test_list_shows_an_earlier_position(opened: Open, told: tuple[Running, Story
 
 
 def test_memory_view_shows_versions_with_differences(
-    opened: Open, told: tuple[Running, Story]
+    opened: Open, page_server: tuple[Running, Story]
 ) -> None:
-    _, story = told
+    _, story = page_server
     seen = opened(f"#/memories/{story.boss}")
-    life = seen.page.locator(".life")
-    shows(life.nth(1), "revised by assistant")
-    shows(life.nth(1), "Ana said so on Monday")
-    assert life.nth(1).locator("del").first.inner_text() == "Alec"
-    assert life.nth(1).locator("ins").first.inner_text() == "Priya"
-    shows(life.nth(1), re.compile(r"tags\s+#design"))
-    assert life.count() == 3
+    history = seen.page.locator(".life")
+    shows(history.nth(1), "revised by assistant")
+    shows(history.nth(1), "Ana said so on Monday")
+    assert history.nth(1).locator("del").first.inner_text() == "Alec"
+    assert history.nth(1).locator("ins").first.inner_text() == "Priya"
+    shows(history.nth(1), re.compile(r"tags\s+#design"))
+    assert history.count() == 3
 
 
 def test_memory_view_shows_the_event_it_came_from(
-    opened: Open, told: tuple[Running, Story]
+    opened: Open, page_server: tuple[Running, Story]
 ) -> None:
-    _, story = told
+    _, story = page_server
     seen = opened(f"#/memories/{story.dentist}")
     seen.page.locator(".origin").click()
     meant = seen.page.locator(".turn.meant")
@@ -181,8 +183,8 @@ def test_memory_view_shows_the_event_it_came_from(
     assert meant.evaluate("each => each === document.activeElement")
 
 
-def test_edit_can_be_undone(opened: Open, told: tuple[Running, Story]) -> None:
-    running, story = told
+def test_edit_can_be_undone(opened: Open, page_server: tuple[Running, Story]) -> None:
+    running, story = page_server
     seen = opened(f"#/memories/{story.dentist}")
     shows(seen.page.locator(".content"), "9:30")
     seen.press("e")
@@ -198,8 +200,10 @@ def test_edit_can_be_undone(opened: Open, told: tuple[Running, Story]) -> None:
     assert running.store.space(SPACE).get(story.dentist).version == 3
 
 
-def test_edit_conflict_shows_both_versions(opened: Open, told: tuple[Running, Story]) -> None:
-    running, story = told
+def test_edit_conflict_shows_both_versions(
+    opened: Open, page_server: tuple[Running, Story]
+) -> None:
+    running, story = page_server
     space = running.store.space(SPACE)
     seen = opened(f"#/memories/{story.dentist}")
     seen.page.get_by_role("button", name="Edit").click()
@@ -215,8 +219,10 @@ def test_edit_conflict_shows_both_versions(opened: Open, told: tuple[Running, St
     assert space.get(story.dentist).version == 3
 
 
-def test_forget_can_be_undone_and_restored(opened: Open, told: tuple[Running, Story]) -> None:
-    running, story = told
+def test_forget_can_be_undone_and_restored(
+    opened: Open, page_server: tuple[Running, Story]
+) -> None:
+    running, story = page_server
     space = running.store.space(SPACE)
     seen = opened()
     shows(seen.rows().first)
@@ -236,8 +242,8 @@ def test_forget_can_be_undone_and_restored(opened: Open, told: tuple[Running, St
     assert space.get(story.dentist).forgotten_at is None
 
 
-def test_memory_is_pinned_and_created(opened: Open, told: tuple[Running, Story]) -> None:
-    running, story = told
+def test_memory_is_pinned_and_created(opened: Open, page_server: tuple[Running, Story]) -> None:
+    running, story = page_server
     space = running.store.space(SPACE)
     seen = opened(f"#/memories/{story.dentist}")
     seen.page.get_by_role("button", name="Pin").click()
@@ -258,9 +264,9 @@ def test_memory_is_pinned_and_created(opened: Open, told: tuple[Running, Story])
 
 
 def test_new_memory_of_a_known_subject_becomes_a_revision(
-    opened: Open, told: tuple[Running, Story]
+    opened: Open, page_server: tuple[Running, Story]
 ) -> None:
-    running, story = told
+    running, story = page_server
     space = running.store.space(SPACE)
     seen = opened()
     shows(seen.rows().first)
@@ -292,8 +298,8 @@ def recalled(running: Running, sequence: int) -> list[str]:
     return [f"#/sessions/{id}/{n}" if at else f"#/memories/{id}" for id, at, n in parts]
 
 
-def test_fork_shows_its_number_of_events(opened: Open, told: tuple[Running, Story]) -> None:
-    running, _ = told
+def test_fork_shows_its_number_of_events(opened: Open, page_server: tuple[Running, Story]) -> None:
+    running, _ = page_server
     space = running.store.space(SPACE)
     before = [event.message for event in space.session(CHAT).events()[:4]]
     fork = space.follow([*before, user("Let us begin again from here")], session=CHAT)
@@ -304,7 +310,7 @@ def test_fork_shows_its_number_of_events(opened: Open, told: tuple[Running, Stor
 
 
 def test_session_view_shows_recalled_memories_beside_their_turn(
-    opened: Open, told: tuple[Running, Story]
+    opened: Open, page_server: tuple[Running, Story]
 ) -> None:
     seen = opened()
     seen.press("g", "s")
@@ -317,14 +323,16 @@ def test_session_view_shows_recalled_memories_beside_their_turn(
     beside = turns.nth(2).locator(".recalled")
     beside.locator("summary").click()
     hits = beside.locator("a").evaluate_all("all => all.map((each) => each.hash.split('?')[0])")
-    assert hits == recalled(told[0], 3)
+    assert hits == recalled(page_server[0], 3)
     shows(beside, "Priya is my boss at TechCorp")
     beside.get_by_role("link", name=re.compile("^Priya is my boss")).click()
     shows(seen.page.locator(".content"), "Priya is my boss")
 
 
-def test_long_session_opens_at_the_linked_event(opened: Open, told: tuple[Running, Story]) -> None:
-    running, _ = told
+def test_long_session_opens_at_the_linked_event(
+    opened: Open, page_server: tuple[Running, Story]
+) -> None:
+    running, _ = page_server
     session = running.store.space(SPACE).session("long")
     session.append_many([user(f"this is number {at}") for at in range(1, 401)])
     seen = opened("#/sessions/long/150")
@@ -346,8 +354,10 @@ def test_long_session_opens_at_the_linked_event(opened: Open, told: tuple[Runnin
     shows(turns.last, "and the last")
 
 
-def test_proposals_are_accepted_and_rejected(opened: Open, told: tuple[Running, Story]) -> None:
-    running, _ = told
+def test_proposals_are_accepted_and_rejected(
+    opened: Open, page_server: tuple[Running, Story]
+) -> None:
+    running, _ = page_server
     space = running.store.space(SPACE)
     seen = opened()
     seen.press("g", "p")
@@ -364,8 +374,10 @@ def test_proposals_are_accepted_and_rejected(opened: Open, told: tuple[Running, 
     shows(seen.page.locator(".card").last, "rejected")
 
 
-def test_parked_jobs_are_retried_and_dropped(opened: Open, told: tuple[Running, Story]) -> None:
-    running, _ = told
+def test_parked_jobs_are_retried_and_dropped(
+    opened: Open, page_server: tuple[Running, Story]
+) -> None:
+    running, _ = page_server
     seen = opened()
     seen.press("g", "j")
     parked = seen.page.locator(".job.parked")
@@ -381,8 +393,8 @@ def test_parked_jobs_are_retried_and_dropped(opened: Open, told: tuple[Running, 
     assert not [job for job in running.store.jobs() if job.space == "workshop"]
 
 
-def test_space_and_user_can_be_switched(opened: Open, told: tuple[Running, Story]) -> None:
-    running, _ = told
+def test_space_and_user_can_be_switched(opened: Open, page_server: tuple[Running, Story]) -> None:
+    running, _ = page_server
     seen = opened()
     seen.page.get_by_label("User").select_option("theo")
     shows(seen.page.locator(".rows"), "spare key")
@@ -398,9 +410,9 @@ def test_space_and_user_can_be_switched(opened: Open, told: tuple[Running, Story
 
 
 def test_actions_without_the_right_are_not_offered(
-    opened: Open, told: tuple[Running, Story]
+    opened: Open, page_server: tuple[Running, Story]
 ) -> None:
-    running, story = told
+    running, story = page_server
     seen = opened(f"#/memories/{story.boss}", token=running.token("read"))
     shows(seen.page.locator(".content"), "Priya")
     for name in ("Edit", "Forget", "Pin", "Unpin", "Remember"):
@@ -414,8 +426,8 @@ def test_actions_without_the_right_are_not_offered(
     assert not [each for each in seen.asked if "/api/jobs" in each]
 
 
-def test_list_updates_when_others_write(opened: Open, told: tuple[Running, Story]) -> None:
-    running, story = told
+def test_list_updates_when_others_write(opened: Open, page_server: tuple[Running, Story]) -> None:
+    running, story = page_server
     space = running.store.space(SPACE)
     seen = opened(f"#/memories/{story.dentist}")
     shows(seen.page.locator(".live"), "live")
@@ -520,9 +532,9 @@ def differences(seen: Window, before: str, after: str) -> list[list[str]]:
 
 @pytest.mark.parametrize("section", ["memories", "sessions"])
 def test_unknown_id_is_reported_in_the_detail_pane(
-    opened: Open, told: tuple[Running, Story], section: str
+    opened: Open, page_server: tuple[Running, Story], section: str
 ) -> None:
-    _, story = told
+    _, story = page_server
     seen = opened(f"#/{section}/nosuchid")
     missing = seen.page.locator(".pane .empty")
     shows(missing, "nosuchid")
@@ -539,10 +551,10 @@ def test_unknown_id_is_reported_in_the_detail_pane(
 
 
 def test_memory_view_links_to_its_vault_file(
-    kept: tuple[Store, Story], opened: Open, told: tuple[Running, Story], tmp_path: Path
+    kept: tuple[Store, Story], opened: Open, page_server: tuple[Running, Story], tmp_path: Path
 ) -> None:
     store, story = kept
-    running, _ = told
+    running, _ = page_server
     without = opened(f"#memories/{story.boss}")
     shows(without.page.locator(".facts"), "Category")
     assert without.page.locator(".path").count() == 0

@@ -1,4 +1,4 @@
-"""What the page must never do, and whom it must not shut out."""
+"""What the page must never do, and that it is accessible."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import pytest
 
 from reverie import Origin
 from reverie.server.web import pages
+from tests.messages import propose, reply, user
 from tests.server.conftest import Running
-from tests.server.web.browsing import PATIENCE_MS, Window, window
-from tests.server.web.story import CHAT, SPACE, Story
-from tests.talking import propose, reply, user
+from tests.server.web.browser import PATIENCE_MS, Window, window
+from tests.server.web.page_data import CHAT, SPACE, Story
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -89,9 +89,9 @@ def test_hostile_texts_are_shown_as_text_in_every_view(browser: Browser, running
 
 
 def test_every_view_obeys_the_csp_and_loads_from_this_host_only(
-    browser: Browser, told: tuple[Running, Story]
+    browser: Browser, page_server: tuple[Running, Story]
 ) -> None:
-    running, story = told
+    running, story = page_server
     with window(browser, running.url) as seen:
         seen.open("#/memories", running.server_context.token)
         for where in (*VIEWS, f"memories/{story.boss}", f"sessions/{CHAT}/3", "memories?q=boss"):
@@ -116,9 +116,9 @@ def test_csp_violation_is_detected_by_these_tests(browser: Browser, running: Run
 
 @pytest.mark.parametrize("width", [360, 768, 1280])
 def test_no_view_scrolls_horizontally(
-    browser: Browser, told: tuple[Running, Story], width: int
+    browser: Browser, page_server: tuple[Running, Story], width: int
 ) -> None:
-    running, story = told
+    running, story = page_server
     space = running.store.space(SPACE)
     long = space.remember(
         "W" * 3_000, kind="note", category="x" * 60, subject="y" * 150, tags=["z" * 60]
@@ -133,9 +133,9 @@ def test_no_view_scrolls_horizontally(
 
 
 def test_narrow_screen_shows_one_pane_at_a_time(
-    browser: Browser, told: tuple[Running, Story]
+    browser: Browser, page_server: tuple[Running, Story]
 ) -> None:
-    running, story = told
+    running, story = page_server
     options: dict[str, Any] = {"viewport": {"width": 360, "height": 740}, "has_touch": True}
     with window(browser, running.url, **options) as seen:
         seen.open("#/memories", running.server_context.token)
@@ -168,7 +168,7 @@ def _numbers(colour: str) -> list[int]:
 
 @pytest.fixture(scope="session")
 def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """axe-core, which knows what keeps people out."""
+    """axe-core, which finds accessibility problems."""
     npm = shutil.which("npm")
     if npm is None:
         pytest.skip("accessibility is not checked: there is no npm")
@@ -182,9 +182,9 @@ def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_page_passes_accessibility_checks(
-    browser: Browser, told: tuple[Running, Story], axe: str, scheme: Any
+    browser: Browser, page_server: tuple[Running, Story], axe: str, scheme: Any
 ) -> None:
-    running, story = told
+    running, story = page_server
     places = (
         *VIEWS,
         f"memories/{story.boss}",
@@ -276,7 +276,7 @@ def test_static_files_have_content_types_and_are_cached_until_changed(running: R
         assert (icon.status_code, icon.headers["content-type"]) == (200, "image/svg+xml")
 
 
-def test_reopened_page_loads_little(browser: Browser, running: Running) -> None:
+def test_reopened_page_loads_at_most_two_files(browser: Browser, running: Running) -> None:
     with window(browser, running.url) as seen:
         seen.open("", running.server_context.token)
         settled(seen)

@@ -1,21 +1,21 @@
-"""One line that says what was done, with a way back that is its own."""
+"""Toasts: one line that says what was done, each with its own undo."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.server.conftest import Running
-from tests.server.web.browsing import (
+from tests.server.web.browser import (
     Open,
     has,
     is_gone,
     shows,
 )
-from tests.server.web.story import SPACE, Story
+from tests.server.web.page_data import SPACE, Story
 
 
-def test_each_toast_undoes_its_own_change(opened: Open, told: tuple[Running, Story]) -> None:
-    running, story = told
+def test_each_toast_undoes_its_own_change(opened: Open, page_server: tuple[Running, Story]) -> None:
+    running, story = page_server
     space = running.store.space(SPACE)
     seen = opened()
     toasts = seen.page.locator(".toast")
@@ -36,9 +36,9 @@ def test_each_toast_undoes_its_own_change(opened: Open, told: tuple[Running, Sto
 
 
 def test_undo_of_a_memory_changed_since_is_refused(
-    opened: Open, told: tuple[Running, Story]
+    opened: Open, page_server: tuple[Running, Story]
 ) -> None:
-    running, story = told
+    running, story = page_server
     seen = opened(f"#/memories/{story.dentist}")
     undo = seen.page.locator(".toast").get_by_role("button", name="Undo")
     for hour in ("10:00", "11:00", "12:00"):
@@ -59,9 +59,9 @@ def test_undo_of_a_memory_changed_since_is_refused(
 
 @pytest.mark.parametrize(("width", "most"), [(360, 1), (800, 2), (1280, 2)])
 def test_toasts_are_few_and_cover_no_content(
-    opened: Open, told: tuple[Running, Story], width: int, most: int
+    opened: Open, page_server: tuple[Running, Story], width: int, most: int
 ) -> None:
-    running, _ = told
+    running, _ = page_server
     for at in range(60):
         running.store.space(SPACE).remember(f"This is number {at}")
     seen = opened(viewport={"width": width, "height": 740})

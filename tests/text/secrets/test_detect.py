@@ -1,4 +1,4 @@
-"""Keys are found wherever they stand; what only looks like one is left alone."""
+"""Keys are found anywhere in a text; what only looks like one is not redacted."""
 
 from __future__ import annotations
 

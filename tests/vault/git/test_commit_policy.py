@@ -33,16 +33,16 @@ SECRETS = (*DOCUMENTED.values(), PEM, "DB_PASSWORD=correcthorse7", "postgres://a
 
 def objects(root: Path) -> bytes:
     """Every byte that git has: contents, names, messages."""
-    said = subprocess.run(
+    listed = subprocess.run(
         ["git", "-C", str(root), "cat-file", "--batch-all-objects", "--batch", "--unordered"],
         capture_output=True,
         check=True,
     )
-    return said.stdout
+    return listed.stdout
 
 
 def core_of(secret: str) -> bytes:
-    """What of a secret would be found anywhere, whatever stands around it."""
+    """The part of a secret that a search finds, whatever is around it."""
     for word in ("correcthorse7", "hunter22"):
         if word in secret:
             return word.encode()
@@ -204,8 +204,8 @@ def test_commits_of_worker_and_checkpoint_log_withheld_files(
         kept.store.run_pending_jobs()
         service.checkpoint(kept.store, "now")
         service.checkpoint(kept.store, "again")
-    told = [line for line in caplog.messages if "stays out of git" in line]
-    assert len(told) == 2 and told[1].startswith("own.txt: ")
+    logged = [line for line in caplog.messages if "stays out of git" in line]
+    assert len(logged) == 2 and logged[1].startswith("own.txt: ")
     assert SECRET.encode() not in objects(kept.root)
 
 
@@ -213,8 +213,8 @@ def test_last_version_without_a_secret_stays_in_git(kept: Kept) -> None:
     begin(kept)
     path = in_a_key_of_their_own(kept, SECRET)
     kept.sync()
-    said = by_hand(kept.root, "show", f"HEAD:{path}")
-    assert b"tea is hot" in said and SECRET.encode() not in said
+    output = by_hand(kept.root, "show", f"HEAD:{path}")
+    assert b"tea is hot" in output and SECRET.encode() not in output
 
 
 def test_other_files_are_committed_beside_a_withheld_one(kept: Kept) -> None:
@@ -317,7 +317,7 @@ def test_secrets_setting_applies_to_commits(
 
 
 @pytest.mark.parametrize("policy", ["off", "warn", "redact", "block"])
-def test_own_keys_are_never_committed(tmp_path: Path, policy: SecretPolicy) -> None:
+def test_configured_api_keys_are_never_committed(tmp_path: Path, policy: SecretPolicy) -> None:
     own = "a-key-of-our-own-model"
     settings = Settings(learn="off", secrets=policy, model_api_key=own)
     with reverie.open(tmp_path / "a.db", settings=settings, embedder="none") as store:
@@ -386,9 +386,9 @@ def test_status_and_sync_report_withheld_files(command: CommandLine) -> None:  #
     path = command.folder / "vault" / "default" / "MEMORY.md"
     path.write_text(f"{SECRET}\n", encoding="utf-8")
     result = command.run("vault", "sync", code=1)
-    said = result.stdout
+    output = result.stdout
     assert result.stderr == ""
-    assert "MEMORY.conflict-v0.md: it holds a secret" in said and SECRET not in said
+    assert "MEMORY.conflict-v0.md: it holds a secret" in output and SECRET not in output
     assert "MEMORY.conflict-v0.md holds a secret" in command.text("vault", "status")
 
 

@@ -75,7 +75,7 @@ SETTINGS = [
     ("includeIf.gitdir:/**.path", "{included}"),
     ("includeIf.onbranch:**.path", "{included}"),
 ]
-# Settings that lead astray without a program of their own.
+# Settings that misdirect git without naming a program.
 ASTRAY = [
     ("core.worktree", "{elsewhere}"),
     ("core.bare", "true"),

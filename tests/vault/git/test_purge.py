@@ -1,4 +1,4 @@
-"""What was erased is nowhere: not in the files, not in git, not in names or messages."""
+"""After a purge nothing erased is left: not in files, git objects, names or commit messages."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_purge_removes_erased_events_from_history(store: Store, ana: Space, tmp_
     assert not places(root, KEPT) and not places(root, "hello there")
 
 
-def said(text: str) -> dict[str, str]:
+def user_message(text: str) -> dict[str, str]:
     return {"role": "user", "content": text}
 
 
@@ -140,7 +140,7 @@ def test_purge_removes_an_erased_event_from_edited_files(
     service.init(store, root, turns=turns)
     session = store.space("ana").session("chat")
     for text in ("hello there, it is me", SECRET, KEPT):
-        session.append(said(text))
+        session.append(user_message(text))
     summarise(session, "the suitcase opens with 793")
     service.sync(store)
     for file in [*root.glob("ana/sessions/chat/**/*.md")]:
@@ -161,10 +161,10 @@ def test_purge_keeps_a_session_that_was_used_again(
     store: Store, ana: Space, tmp_path: Path
 ) -> None:
     root = tmp_path / "vault"
-    ana.session("chat").append(said(SECRET))
+    ana.session("chat").append(user_message(SECRET))
     service.sync(store)
     ana.session("chat").erase()
-    ana.session("chat").append(said(KEPT))
+    ana.session("chat").append(user_message(KEPT))
     service.sync(store)
     before = files(root)
     done = service.scrub(store)
@@ -177,7 +177,7 @@ def test_purge_removes_words_of_an_erased_session_from_earlier_versions(
     store: Store, ana: Space, tmp_path: Path
 ) -> None:
     root = tmp_path / "vault"
-    ana.session("chat").append(said("the suitcase opens with 793"))
+    ana.session("chat").append(user_message("the suitcase opens with 793"))
     memory = ana.remember(SECRET, origin=reverie.Origin("chat", 1))
     service.sync(store)
     ana.revise(memory.id, KEPT)
@@ -258,8 +258,8 @@ def test_purge_finds_json_escaped_copies_of_an_erased_text(
 def test_purge_handles_lone_surrogates_and_short_texts(
     store: Store, ana: Space, tmp_path: Path
 ) -> None:
-    ana.session("chat").append(said(f"{SECRET} \ud83d and on"))
-    ana.session("chat").append(said("a pin: 4711"))
+    ana.session("chat").append(user_message(f"{SECRET} \ud83d and on"))
+    ana.session("chat").append(user_message("a pin: 4711"))
     service.sync(store)
     ana.session("chat").erase()
     done = service.scrub(store)

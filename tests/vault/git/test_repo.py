@@ -146,12 +146,12 @@ def test_init_at_an_impossible_path_is_refused(tmp_path: Path) -> None:
         repo.init()
 
 
-@pytest.mark.parametrize("said", ["git version 2.29.3", "git version 1.9", "something else", ""])
+@pytest.mark.parametrize("version", ["git version 2.29.3", "git version 1.9", "something else", ""])
 def test_missing_or_old_git_means_no_repository(
-    said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "bin"
-    write(folder, "git", f"#!/bin/sh\necho '{said}'\n")
+    write(folder, "git", f"#!/bin/sh\necho '{version}'\n")
     (folder / "git").chmod(0o755)
     monkeypatch.setenv("PATH", str(folder))
     assert Repository.at(tmp_path / "vault") is None
@@ -415,8 +415,8 @@ def test_commit_message_is_never_empty_and_has_no_control_character(text: str) -
 def test_commit_author_is_cleaned(author: str, person: str, root: Path, repo: Repository) -> None:
     assert _person(author).decode() == person
     repo.commit([write(root, "a", author.encode("utf-8", "replace"))], "m", author=author)
-    said = by_hand(root, "log", "-1", "--format=%an <%ae>|%cn <%ce>").decode().strip()
-    assert said == f"{person}|Reverie <reverie@reverie.invalid>"
+    shown = by_hand(root, "log", "-1", "--format=%an <%ae>|%cn <%ce>").decode().strip()
+    assert shown == f"{person}|Reverie <reverie@reverie.invalid>"
     assert by_hand(root, "fsck", "--strict") == b""
 
 
@@ -438,7 +438,7 @@ def test_checked_path_stays_below_the_root(text: str) -> None:
 
 
 @given(st.binary(min_size=1))
-def test_quoted_path_has_no_line_end(raw: bytes) -> None:
+def test_quoted_path_contains_no_newline(raw: bytes) -> None:
     assert b"\n" not in quote_path(raw) and quote_path(raw)[1:-1].count(b'"') == 0
 
 
@@ -495,8 +495,8 @@ def test_log_reads_messages_in_any_encoding(encoding: str, root: Path, repo: Rep
     store = ("hash-object", "--literally", "-t", "commit", "-w", "--stdin")
     by_hand(root, "update-ref", "HEAD", by_hand(root, *store, given=raw).decode().strip())
     assert "odd" in repo.log()[0].subject
-    told = CommitOrTag.parse(raw)
-    assert told.encoded(told.text()) == told.message
+    parsed = CommitOrTag.parse(raw)
+    assert parsed.encoded(parsed.text()) == parsed.message
 
 
 def test_diff_shows_uncommitted_changes(root: Path, repo: Repository) -> None:
@@ -698,7 +698,7 @@ def test_fresh_lock_is_respected(
     monkeypatch.setattr(program, "LOCK_WAIT_SECONDS", 0.2)
     lock = root / ".git" / name
     lock.touch()
-    with pytest.raises(VaultError, match="another git is at work"):
+    with pytest.raises(VaultError, match="another git process runs"):
         repo.commit([write(root, "a")], "m", author="ana")
     assert lock.exists()
     lock.unlink()
@@ -724,8 +724,8 @@ def test_hanging_git_is_killed(
     with pytest.raises(VaultError, match="took longer"):
         git.run("status", seconds=0.5)
     assert is_gone(int((tmp_path / "pid").read_text(encoding="utf-8")))
-    with pytest.raises(VaultError), git.open_pipe("status", seconds=0.5) as talk:
-        talk.line()
+    with pytest.raises(VaultError), git.open_pipe("status", seconds=0.5) as pipe:
+        pipe.line()
     assert is_gone(int((tmp_path / "pid").read_text(encoding="utf-8")))
 
 
@@ -735,10 +735,10 @@ def test_git_killed_after_the_ref_moved_has_committed(
     run = program.Git.run
 
     def ended(self: program.Git, *arguments: str, **more: Any) -> bytes:
-        said = run(self, *arguments, **more)
+        result = run(self, *arguments, **more)
         if arguments[0] == "update-ref":
             raise VaultError("git was ended")
-        return said
+        return result
 
     name = write(root, "a.md", "one\n")
     monkeypatch.setattr(program.Git, "run", ended)
@@ -782,7 +782,7 @@ def test_commit_works_after_a_kill_at_any_point(whom: str, root: Path, repo: Rep
             stderr=subprocess.DEVNULL,
         )
         assert process.stdout is not None
-        told = process.stdout.readline().decode().strip()
+        last_line = process.stdout.readline().decode().strip()
         time.sleep(chance.random() * 0.15)
         left = children(process.pid)
         while whom == "git" and not left:
@@ -792,12 +792,12 @@ def test_commit_works_after_a_kill_at_any_point(whom: str, root: Path, repo: Rep
             os.kill(victim, signal.SIGKILL)
         time.sleep(0.02)
         process.kill()
-        told = (process.stdout.read().decode().splitlines() or [told])[-1]
+        last_line = (process.stdout.read().decode().splitlines() or [last_line])[-1]
         process.wait()
         process.stdout.close()
         assert all(is_gone(pid) for pid in left)
         # Told as done means done.
-        by_hand(root, "merge-base", "--is-ancestor", told, "HEAD")
+        by_hand(root, "merge-base", "--is-ancestor", last_line, "HEAD")
         for lock in (root / ".git").rglob("*.lock"):
             os.utime(lock, (time.time() - 2 * STALE_LOCK_SECONDS,) * 2)
         names = [str(path.relative_to(root)) for path in root.glob("new/*")]

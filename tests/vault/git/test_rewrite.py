@@ -61,12 +61,12 @@ def without(path: str, content: bytes) -> bytes | None:
     return content.replace(SECRET, BLANK)
 
 
-def told(text: str) -> str:
+def without_secret(text: str) -> str:
     return text.replace(SECRET.decode(), BLANK.decode())
 
 
 def erase(repo: Repository) -> RewriteReport:
-    return rewrite(repo, change_blob=without, change_message=told)
+    return rewrite(repo, change_blob=without, change_message=without_secret)
 
 
 def commit(root: Path, message: str, *, day: int = 1) -> str:
@@ -681,7 +681,7 @@ def test_search_finds_many_texts_at_any_place(root: Path, repo: Repository) -> N
     assert find_bytes(repo, *many) == []
 
 
-def test_search_that_cannot_read_a_file_proves_nothing(
+def test_search_that_cannot_read_a_file_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_path, "a/b.txt", "hello")
@@ -690,7 +690,7 @@ def test_search_that_cannot_read_a_file_proves_nothing(
         raise PermissionError(13, "refused")
 
     monkeypatch.setattr(Path, "open", refused)
-    with pytest.raises(VaultError, match="nothing is proved"):
+    with pytest.raises(VaultError, match="the search is incomplete"):
         find_files_with(tmp_path, [SECRET])
 
 
@@ -784,5 +784,5 @@ def test_malformed_trees_headers_and_persons_are_parsed(raw: bytes) -> None:
 
 
 def test_object_ids_equal_those_of_git(root: Path, repo: Repository) -> None:
-    said = by_hand(root, "hash-object", "--stdin", given=b"some content").decode().strip()
-    assert object_id(b"blob", b"some content", "sha1") == said
+    expected = by_hand(root, "hash-object", "--stdin", given=b"some content").decode().strip()
+    assert object_id(b"blob", b"some content", "sha1") == expected

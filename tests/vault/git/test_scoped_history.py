@@ -1,4 +1,4 @@
-"""What a handle sees of the vault's history, and what agents are told of it."""
+"""The part of the vault's history that a handle and an agent's tools can see."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from reverie.serialize import to_json_value
 from reverie.vault import service, tools
 from reverie.vault.git import scoped_history
 from reverie.vault.git.repo import CommitInfo
-from tests.vault.living import Living
+from tests.vault.vault_stores import Living
 
 SECRET = "Bob has debts"
 
@@ -21,8 +21,8 @@ def everything(space: Space) -> str:
     """All that can be learned through a handle."""
     commits = scoped_history.history(space, limit=100)
     since = commits[-1].id if commits else None
-    told = tools.memory_history(space, 100, True)
-    return json.dumps(to_json_value(commits)) + scoped_history.diff(space, since=since) + told
+    history = tools.memory_history(space, 100, True)
+    return json.dumps(to_json_value(commits)) + scoped_history.diff(space, since=since) + history
 
 
 @pytest.mark.parametrize("name", ["ana", "Änä & co", "q\"'\\n"])
@@ -85,9 +85,9 @@ def test_memory_history_tool_truncates_a_diff(living: Living) -> None:
     service.sync(living.store)
     living.ana.remember("long " * 20_000, kind="note")
     service.sync(living.store)
-    said = tools.memory_history(living.ana, limit=1000, diff=True)
-    assert "characters are left out]" in said
-    assert len(said) < tools.MAX_CHARS + 1_000
+    answer = tools.memory_history(living.ana, limit=1000, diff=True)
+    assert "characters are left out]" in answer
+    assert len(answer) < tools.MAX_CHARS + 1_000
     assert "Nothing has changed since." in tools.memory_history(living.ana, limit=-3, diff=True)
 
 
@@ -98,8 +98,8 @@ def test_vault_tools_return_errors_and_never_raise(
     (living.root / ".reverie" / "vault.json").write_text("{", encoding="utf-8")
     assert tools.memory_checkpoint(living.ana).startswith("Error: no checkpoint was made: ")
     assert tools.memory_history(living.ana).startswith("Error: the history cannot be read: ")
-    said = tools.memory_history(living.ana, limit="many")  # type: ignore[arg-type]
-    assert said.startswith("Error: ")
+    answer = tools.memory_history(living.ana, limit="many")  # type: ignore[arg-type]
+    assert answer.startswith("Error: ")
 
 
 def test_vault_tools_without_a_vault_say_so(tmp_path: Path) -> None:

@@ -159,7 +159,9 @@ class PostgresEngine(BaseEngine[PostgresTransaction]):
     def table_owner_transaction(self) -> Iterator[Connection]:
         """A transaction as the owner of the tables, to change them. Nobody else can write."""
         if self.read_only:
-            raise StoreReadOnly(f"{self.url} was opened with mode=ro: open it without to change it")
+            raise StoreReadOnly(
+                f"{self.url} was opened with mode=ro: open it without that to change it"
+            )
         with self.exclusive(), self._lease_connection() as lease:
             lease.begin(["BEGIN ISOLATION LEVEL READ COMMITTED"])
             yield lease.connection

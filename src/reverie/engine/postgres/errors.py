@@ -59,10 +59,10 @@ def translate_error(error: Exception, where: str) -> ReverieError:
     if isinstance(error, errors.UndefinedTable | errors.UndefinedColumn):
         return StoreDamaged(f"{where} is no store of this Reverie ({message}): open it again")
     if isinstance(error, errors.DataCorrupted | errors.IndexCorrupted):
-        return StoreDamaged(f"{where} is damaged ({message}): bring back a backup")
+        return StoreDamaged(f"{where} is damaged ({message}): restore a backup")
     if is_connection_lost(error):
         return StoreUnavailable(f"{where} cannot be reached ({message}): {_RETRY_HINT}")
-    return StoreError(f"{where} could not do it ({message})")
+    return StoreError(f"{where} failed to run a statement ({message})")
 
 
 def _is_bad_value(error: Exception) -> bool:

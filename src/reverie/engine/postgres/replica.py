@@ -111,7 +111,7 @@ class Replica:
 
     def _suspend(self, why: str) -> None:
         self._away_until = time.monotonic() + RETRY_SECONDS
-        log.warning("the read replica %s: the primary does its work", why)
+        log.warning("the read replica %s: the primary is read instead", why)
 
 
 def _read_source(connection: Connection, statement: str) -> ReplicationSource:

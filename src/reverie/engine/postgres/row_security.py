@@ -74,7 +74,7 @@ def ensure_roles(connection: Connection[Row]) -> None:
                 _execute_ignoring(connection, f"GRANT {role} TO CURRENT_USER", errors.InternalError)
     except errors.InsufficientPrivilege as error:
         raise ConfigError(
-            f"this database user may not take on roles: let an administrator run "
+            f"this database user may not create or use roles: let an administrator run "
             f"'CREATE ROLE {APPLICATION} NOLOGIN; CREATE ROLE {OPERATOR} NOLOGIN; "
             f"GRANT {APPLICATION}, {OPERATOR} TO' the user of this address"
         ) from error

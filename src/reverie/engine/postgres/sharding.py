@@ -140,32 +140,36 @@ def _partition_steps(
         "SELECT current_setting('search_path'), current_user"
     ).fetchall()[0]
     yield PlanStep(
-        f"SET LOCAL search_path = {path}", "definitions name tables as they are found here"
+        f"SET LOCAL search_path = {path}",
+        "definitions of keys and indexes name tables without their schema",
     )
-    yield PlanStep("SET LOCAL row_security = off", "no row is left out because of a wall")
-    yield PlanStep(f"LOCK TABLE {names} IN ACCESS EXCLUSIVE MODE", "nobody reads half of it")
+    yield PlanStep("SET LOCAL row_security = off", "row-level security hides no row from the copy")
+    yield PlanStep(
+        f"LOCK TABLE {names} IN ACCESS EXCLUSIVE MODE",
+        "no other session reads the tables while they change",
+    )
     foreign_keys = [
         (table, *row) for table in tables for row in _constraints(connection, table, "f")
     ]
     for table, name, _ in foreign_keys:
         yield PlanStep(
             f"ALTER TABLE {table.qualified_name} DROP CONSTRAINT {_quoted(name)}",
-            "put back below, between the new tables",
+            "added again below, between the new tables",
         )
     for table in tables:
         yield from _replace_table_steps(connection, table, parts, user)
     for table, name, definition in foreign_keys:
         yield PlanStep(
             f"ALTER TABLE {table.qualified_name} ADD CONSTRAINT {_quoted(name)} {definition}",
-            "as it was, and checked for every row",
+            "added again as before, and checked for every row",
         )
     for name in (name for table in tables for name in _partition_names(table, parts)):
         yield PlanStep(
             f"ALTER TABLE {name} ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY",
-            "rows are reached through the whole table alone",
+            "rows can be read through the partitioned table only",
         )
     for statement in row_security.policy_statements([table.name for table in tables], SCHEMA_NAME):
-        yield PlanStep(statement, "walls between owners, as every table has them")
+        yield PlanStep(statement, "row-level security policies, as every table has them")
     for table in tables:
         yield PlanStep(
             f"ANALYZE {table.qualified_name}", "so that statements are planned well at once"
@@ -197,21 +201,25 @@ def _replace_table_steps(
         _GRANTS, (table.qualified_name, [row_security.APPLICATION, row_security.OPERATOR])
     ).fetchall()
     keys, indexes = _constraints(connection, table, "puc"), _indexes(connection, table)
-    yield PlanStep(f"INSERT INTO {new} SELECT * FROM {old}", "every row")
-    yield PlanStep(f"DROP TABLE {old}", "all it held is in the new one")
-    yield PlanStep(f"ALTER TABLE {new} RENAME TO {table.name}", "it takes its place")
+    yield PlanStep(f"INSERT INTO {new} SELECT * FROM {old}", "copies every row")
+    yield PlanStep(f"DROP TABLE {old}", "all its rows are in the new table")
+    yield PlanStep(
+        f"ALTER TABLE {new} RENAME TO {table.name}", "the new table replaces the old one"
+    )
     for name, definition in keys:
         yield PlanStep(
-            f"ALTER TABLE {old} ADD CONSTRAINT {_quoted(name)} {definition}", "as it was"
+            f"ALTER TABLE {old} ADD CONSTRAINT {_quoted(name)} {definition}", "same key as before"
         )
     for definition in indexes:
-        yield PlanStep(definition, "as it was")
+        yield PlanStep(definition, "same index as before")
     for each in (old, *names) if table.owner != user else ():
-        yield PlanStep(f"ALTER TABLE {each} OWNER TO {_quoted(table.owner)}", "as it was")
+        yield PlanStep(
+            f"ALTER TABLE {each} OWNER TO {_quoted(table.owner)}", "same owner as before"
+        )
     for right, grantable, role in rights:
         whom = "PUBLIC" if role is None else _quoted(role)
         more = " WITH GRANT OPTION" if grantable else ""
-        yield PlanStep(f"GRANT {right} ON {old} TO {whom}{more}", "as it was")
+        yield PlanStep(f"GRANT {right} ON {old} TO {whom}{more}", "same rights as before")
 
 
 def _partition_names(table: _Table, parts: int) -> list[str]:
@@ -262,7 +270,7 @@ def _distribution_plan(connection: Connection[Any], shards: int | None) -> Plan:
         PlanStep(
             "SELECT truncate_local_data_after_distributing_table("
             f"{_literal(table.qualified_name)})",
-            "its rows are in the shards now; these would never be read again",
+            "its rows are in the shards now; the local copies are never read again",
         )
         for table in [*reference, *sharded, *(each for each in tables if each.name in distributed)]
         if table.filled
@@ -281,7 +289,7 @@ def _settings(connection: Connection[Any]) -> Iterator[PlanStep]:
     if not propagated:
         yield PlanStep(
             f"ALTER DATABASE {_quoted(database)} SET citus.propagate_set_commands = 'local'",
-            "SET LOCAL says on every machine whose rows a transaction is about",
+            "SET LOCAL reaches every machine, where the policies compare it",
         )
     without_login = connection.execute(
         "SELECT rolname FROM pg_roles WHERE rolname = ANY($1) AND NOT rolcanlogin ORDER BY 1",
@@ -323,7 +331,7 @@ def _distribution_steps(
     for table in reference:
         yield PlanStep(
             f"SELECT create_reference_table({_literal(table.qualified_name)})",
-            "few rows that belong to no space, or lead to it: every machine has them",
+            "few rows, of no space or needed to find one: every machine has a copy",
         )
     for table in sharded:
         is_colocation_table = table.name == COLOCATION_TABLE
@@ -342,7 +350,10 @@ def _distribution_steps(
             ),
         )
     for table in under_policies:
-        yield PlanStep(f"ALTER TABLE {table.qualified_name} FORCE ROW LEVEL SECURITY", "as it was")
+        yield PlanStep(
+            f"ALTER TABLE {table.qualified_name} FORCE ROW LEVEL SECURITY",
+            "forced again, as before",
+        )
 
 
 def _distributed_tables(connection: Connection[Any]) -> set[str]:

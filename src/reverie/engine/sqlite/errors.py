@@ -43,7 +43,7 @@ def translate_error(error: apsw.Error | MemoryError, path: Path) -> ReverieError
     if isinstance(error, apsw.NotADBError | apsw.CorruptError):
         return StoreDamaged(
             f"{path} is not a store or is damaged: run 'reverie verify', then 'reverie salvage', "
-            "or bring a backup back with 'reverie backup restore'"
+            "or restore a backup with 'reverie backup restore'"
         )
     if isinstance(error, apsw.CantOpenError):
         return StoreError(f"{path} cannot be opened: check the path and the rights to its folder")

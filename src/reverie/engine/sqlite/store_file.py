@@ -104,7 +104,7 @@ def ensure_file(path: Path, lock: FileLock) -> None:
             lock.is_marked() or (wal.exists() and wal.stat().st_size)
         ):
             raise StoreDamaged(
-                f"{path} was a store and is empty now: move it away, then bring a backup back with "
+                f"{path} was a store and is empty now: move it away, then restore a backup with "
                 "'reverie backup restore'"
             )
     except OSError as error:

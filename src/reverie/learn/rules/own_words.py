@@ -448,8 +448,8 @@ def _is_foreign_prose(lines: Sequence[str]) -> bool:
     text = "\n".join(lines)
     if len(text) < _LONG_PROSE and len(list(_paragraphs(lines))) < _MANY_PARAGRAPHS:
         return False
-    spoken = [sentence.words for line in lines for sentence in _sentences(line)]
-    return sum(map(_is_impersonal, spoken)) * 2 > len(spoken)
+    sentences = [sentence.words for line in lines for sentence in _sentences(line)]
+    return sum(map(_is_impersonal, sentences)) * 2 > len(sentences)
 
 
 def _without_foreign_requests(lines: list[str]) -> list[str]:

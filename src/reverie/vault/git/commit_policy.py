@@ -35,7 +35,7 @@ _CALLED = frozenset({"password", "secret"})
 # What says where the capitals of a folder's name are.
 _CAPITALS = re.compile(r"=[0-9a-f]+\Z")
 _GIVEN = re.compile(r"[=:\s]")
-# Bytes of no text: between them may stand words.
+# Bytes that are no text; words may be between them.
 _PRINTABLE = bytes(byte if 32 <= byte < 127 or byte in b"\t\n\r" else 32 for byte in range(256))
 
 
@@ -139,7 +139,7 @@ def _values(path: str, raw: bytes) -> Iterator[Any]:
     if not path.lower().endswith(".md") or (document := frontmatter.load(raw)).broken:
         yield _text(raw)
     elif render.strip_seal(raw) is not None:
-        # A record of ours, of texts that were looked at one by one; above them stand only ids.
+        # A record of ours, of texts that were looked at one by one; before them are only ids.
         text = document.content
         if path.endswith(f"/{layout.INDEX}"):
             text = _TARGET.sub("]", text)

@@ -122,9 +122,9 @@ _WHOLE = {
 
 
 def places(raw: bytes, name: bytes, id_size: int) -> Iterator[tuple[int, TreeEntry]]:
-    """Where entries of this name stand, without taking the whole tree apart.
+    """Where entries of this name are, without taking the whole tree apart.
 
-    The same bytes may stand inside another name or id: an entry begins where whole ones end.
+    The same bytes may be inside another name or id: an entry begins where whole ones end.
     """
     key = b" " + name + b"\0"
     at = raw.find(key)
@@ -137,7 +137,7 @@ def places(raw: bytes, name: bytes, id_size: int) -> Iterator[tuple[int, TreeEnt
 
 
 def tree_of(found: Iterable[TreeEntry]) -> bytes:
-    """In git's order, in which a folder stands as if its name ended with a slash."""
+    """In git's order, in which a folder is sorted as if its name ended with a slash."""
     order = sorted(found, key=lambda entry: entry.name + (b"/" if entry.is_tree else b""))
     return b"".join(entry.raw() for entry in order)
 

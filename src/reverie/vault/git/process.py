@@ -35,7 +35,7 @@ LOCK_WAIT_SECONDS = 5.0
 STALE_LOCK_SECONDS = 600.0
 DEFAULT_AUTHOR = "Reverie"
 DEFAULT_EMAIL = "reverie@reverie.invalid"
-# What git writes is for the owner alone, whatever the umask of whoever runs it.
+# What git writes is for the owner alone, whatever the umask of the process is.
 PRIVATE_MODE = "0600"
 _UMASK = 0o077 if os.name == "posix" else -1
 
@@ -253,7 +253,7 @@ class Git:
                 lock.unlink()
             return True
         if time.monotonic() > until:
-            raise VaultError(f"another git is at work and holds {lock}: repeat when it is done")
+            raise VaultError(f"another git process runs and holds {lock}: repeat when it is done")
         time.sleep(0.05)
         return True
 
@@ -338,7 +338,7 @@ class GitPipe:
 def failure(complaint: str, arguments: tuple[str, ...], root: Path) -> VaultError:
     lines = [line.strip() for line in complaint.splitlines() if line.strip()]
     serious = [line for line in lines if line.startswith(("fatal:", "error:"))]
-    said = (serious or lines or ["it ended without a word"])[0]
+    said = (serious or lines or ["it ended without a message"])[0]
     command = next(word for word in arguments if word != "-c" and "=" not in word)
     return VaultError(f"git {command} failed in {root} ({said}): look at 'git status' there")
 

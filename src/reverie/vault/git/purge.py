@@ -116,7 +116,7 @@ def collect_erasures(lines: Iterable[log_file.LogLine]) -> ErasedEntries:
         if memory and overwritten:
             gone.reworded.add((scope, memory))
         if memory and body is None:
-            # What says so stands nowhere if the vault did not show its space any more.
+            # No line says so if the space was no longer mirrored.
             gone.memories.add((scope, memory))
         # Hiding a session and bringing it back say nothing, and have no body.
         if overwritten or (body is None and (memory or op not in {"hide", "restore"})):
@@ -209,9 +209,9 @@ class Eraser:
             self._reworded_ids[id].append(scope)
         # Versions that say something else by now.
         self._versions: defaultdict[Named, set[str]] = defaultdict(set)
-        # What the files of memories were called after words that are gone.
+        # File names of memories that were made from erased words.
         self._names: dict[Named, set[str]] = {}
-        # Whether what stood at a path was erased, and whether something else stood there.
+        # Whether the content of a path was erased, and whether the path had other content.
         self._stood: dict[str, set[bool]] = {}
 
     @property
@@ -267,7 +267,7 @@ class Eraser:
         return self._changed_subject(_CHANGE.sub(told, message))
 
     def _changed_subject(self, message: str) -> str:
-        """One that was cut where it would have said which memory it tells of."""
+        """A subject that was cut off before the id of its memory."""
         subject, end, body = message.partition("\n")
         if not subject.endswith("…"):
             return message
@@ -314,7 +314,7 @@ class Eraser:
             self._names.setdefault((scope, id), set()).add(name)
 
     def _is_about(self, raw: bytes) -> bool:
-        """Whether a line that is no part of the log, and maybe only half of one, tells of it."""
+        """Whether a line that is no part of the log, and maybe only half of one, is about it."""
         line = log_file.decode_line(raw) or log_file.decode_partial_line(raw)
         scope, memory = Scope(line.get("space", ""), line.get("user")), line.get("memory", "")
         if (scope, memory) in self._gone.memories:

@@ -468,9 +468,9 @@ def _git_folder(root: Path) -> Path:
             return dot
         text = dot.read_text(encoding="utf-8")[:4096]
     except (OSError, UnicodeError) as error:
-        raise VaultError(f"{dot} cannot be read ({error}): mend or remove it") from error
+        raise VaultError(f"{dot} cannot be read ({error}): repair or remove it") from error
     if not text.startswith("gitdir: "):
-        raise VaultError(f"{dot} is a file and names no repository: mend or remove it")
+        raise VaultError(f"{dot} is a file and names no repository: repair or remove it")
     return Path(os.path.normpath(root / text.removeprefix("gitdir: ").strip("\r\n")))
 
 

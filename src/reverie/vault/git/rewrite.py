@@ -471,7 +471,7 @@ def _staged(git: Git, place: Path) -> Iterator[Staged]:
 
 
 def _restage(git: Git, place: Path, changed: list[tuple[Staged, bytes]]) -> None:
-    """Written anew even when nothing changed: it may remember more than what is staged."""
+    """Write the git index again, even if nothing changed: it may hold more than what is staged."""
     if not (place / "index").exists():
         return
     there = replace(git, folder=place)

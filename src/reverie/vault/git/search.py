@@ -88,7 +88,7 @@ def _objects(git: Git, wanted: _Needles) -> Iterator[tuple[str, str]]:
             name, kind, *size = head.decode("ascii", "replace").split(" ")
             if not size:
                 raise VaultError(
-                    f"object {name} of {git.root} cannot be read, so nothing is proved: "
+                    f"object {name} of {git.root} cannot be read, so the search is incomplete: "
                     "run 'git fsck' there"
                 )
             pieces = talk.pieces(int(size[0]))
@@ -109,7 +109,9 @@ def _files(
     """
 
     def unreadable(error: OSError) -> None:
-        raise VaultError(f"{place} cannot be read ({error}), so nothing is proved") from error
+        raise VaultError(
+            f"{place} cannot be read ({error}), so the search is incomplete"
+        ) from error
 
     for folder, folders, files in os.walk(place, onerror=unreadable):
         folders[:] = [name for name in folders if Path(folder) / name != without]
@@ -140,7 +142,7 @@ def _file_has(path: Path, wanted: _Needles, packs: Path | None) -> bool:
     except FileNotFoundError:
         return False
     except OSError as error:
-        raise VaultError(f"{path} cannot be read ({error}), so nothing is proved") from error
+        raise VaultError(f"{path} cannot be read ({error}), so the search is incomplete") from error
 
 
 def _inflated(data: bytes) -> Iterator[bytes]:
@@ -164,7 +166,7 @@ def _pack_has(data: bytes, wanted: _Needles) -> bool:
         while byte & 128 and place < len(data):
             byte = data[place]
             place += 1
-        # What a difference refers to stands before it: a number, or an id of 20 or 32 bytes.
+        # A delta is preceded by its base: an offset, or an id of 20 or 32 bytes.
         for skip in _skips(data, place, kind):
             try:
                 content, end = _inflated_at(data, place + skip)

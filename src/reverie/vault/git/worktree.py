@@ -68,7 +68,7 @@ class WorkTree:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError) as error:
-            raise VaultError(f"{where} cannot be read ({error}): mend or remove it") from error
+            raise VaultError(f"{where} cannot be read ({error}): repair or remove it") from error
 
     def _content(self, where: Path) -> tuple[bytes, bytes] | None:
         # Neither a link nor a pipe put there meanwhile can lead elsewhere or block.

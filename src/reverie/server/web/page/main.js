@@ -23,7 +23,7 @@ async function begin() {
   } catch (error) {
     askForToken(
       code
-        ? "This link has been used already, or the server was started anew. Open the one it prints now, or paste a token."
+        ? "This link has been used already, or the server was started again. Open the one it prints now, or paste a token."
         : error.status === 401
           ? UNKNOWN
           : error.message,

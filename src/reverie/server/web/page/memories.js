@@ -10,7 +10,7 @@ import * as route from "./route.js";
 import { guarded } from "./toast.js";
 
 const PAUSE = 160;
-// More changes at once than this, and the list is read anew.
+// More changes at once than this, and the list is read again.
 const MANY = 20;
 
 export class Memories {

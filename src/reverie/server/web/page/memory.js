@@ -1,4 +1,4 @@
-// One memory: what it says now, what can be done with it, and its life.
+// One memory: what it says now, what can be done with it, and its history.
 
 import { ask, may, mayChange, path, scope } from "./api.js";
 import { button, deed, el, empty, exactly, file, fill, missing, time } from "./dom.js";
@@ -14,7 +14,7 @@ export async function openMemory(pane, id, close) {
   if (!id) {
     fill(
       pane,
-      empty("Open a memory to see its life.", "j and k move, Enter opens, ? shows every key."),
+      empty("Open a memory to see its history.", "j and k move, Enter opens, ? shows every key."),
     );
     return;
   }

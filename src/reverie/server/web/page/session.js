@@ -17,7 +17,7 @@ export async function openSession(pane, id, at, close) {
   if (!id) {
     fill(
       pane,
-      empty("Open a session to read it.", "Beside each turn stands what was recalled for it."),
+      empty("Open a session to read it.", "Beside each turn is what was recalled for it."),
     );
     return;
   }

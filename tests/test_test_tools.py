@@ -1,0 +1,103 @@
+"""The shortcuts of the tests equal the real thing, and left-out cases are counted."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import reverie
+from reverie import Settings
+from reverie.engine.sqlite.engine import SQLiteEngine
+from tests.conftest import _create_or_upgrade
+from tests.servers import Databases
+
+ROOT = Path(__file__).parents[1]
+TABLE = """
+import pytest
+
+@pytest.mark.parametrize("number", range({cases}))
+@pytest.mark.parametrize("engine", ["postgres", "sqlite"])
+def test_table(engine, number):
+    pass
+
+@pytest.mark.parametrize("seed", range(5))
+def test_seeds(seed):
+    pass
+"""
+
+
+def open_and_close(address: str | Path) -> None:
+    reverie.open(address, settings=Settings(), embedder="none").close()
+
+
+def test_copied_store_is_the_same_file_as_one_made_in_the_real_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copied, made = tmp_path / "copied.db", tmp_path / "made.db"
+    open_and_close(copied)
+    monkeypatch.setattr(SQLiteEngine, "_create_or_upgrade", _create_or_upgrade)
+    open_and_close(made)
+    assert copied.read_bytes() == made.read_bytes()
+    assert copied.stat().st_mode == made.stat().st_mode
+
+
+def test_database_that_was_given_back_is_empty_and_taken_again(databases: Databases) -> None:
+    address = databases.take()
+    with reverie.open(address, settings=Settings(), embedder="hashing") as store:
+        store.space("ana").remember("The boat is in the harbour", tags=["boat"])
+        store.space("bo").session("talk").append({"role": "user", "content": "Hello"})
+        assert store.space("ana").memories()
+    databases.give_back(address)
+    assert databases.take() == address
+    with reverie.open(address, settings=Settings(), embedder="none") as store:
+        assert store.spaces() == []
+    databases.give_back(address)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "CREATE INDEX ON reverie.meta (value)",
+        "ALTER TABLE reverie.memories DISABLE ROW LEVEL SECURITY",
+        "REVOKE ALL ON reverie.meta FROM PUBLIC; GRANT SELECT ON reverie.meta TO PUBLIC",
+        "DROP TABLE reverie.tags",
+        "ALTER TABLE reverie.memories ADD COLUMN more TEXT",
+    ],
+)
+def test_database_whose_tables_were_changed_is_dropped(databases: Databases, change: str) -> None:
+    address = databases.take()
+    with databases.server.connect(address.partition("?")[0].rpartition("/")[2]) as connection:
+        connection.execute(change.encode())
+    databases.give_back(address)
+    again = databases.take()
+    databases.give_back(again)
+    assert again != address
+
+
+@pytest.mark.parametrize(
+    ("folder", "cases", "options", "passed", "left"),
+    [
+        ("contract", 20, [], 42, 3),
+        ("contract", 24, ["-n", "1"], 32, 21),
+        ("server", 4, ["--prove"], 13, 0),
+    ],
+)
+def test_summary_says_how_many_cases_are_left_to_prove(
+    tmp_path: Path, folder: str, cases: int, options: list[str], passed: int, left: int
+) -> None:
+    path = tmp_path / "tests" / folder / "test_example.py"
+    path.parent.mkdir(parents=True)
+    path.write_text(TABLE.format(cases=cases), encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "-p", "tests.tiers", "--rootdir", str(tmp_path)]
+    done = subprocess.run(
+        [*command, "-p", "no:cacheprovider", *options, str(path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert f"{passed} passed" in done.stdout
+    assert (f"{left} cases left to make prove" in done.stdout) == bool(left)
