@@ -34,8 +34,17 @@ check: $(VENV)/.ready  ## lint and types
 # a disk. The long runs below use the disk, so that real syncs are waited for there.
 MEMORY = $(shell awk '$$2 == "/dev/shm" && $$4 !~ /noexec/' /proc/mounts 2>/dev/null | grep -q . && \
   df -Pk /dev/shm | awk 'NR == 2 && $$4 > 4000000 {print "TMPDIR=/dev/shm"}')
-test: check $(VENV)/.browser  ## everything that gates a change; says how many cases are left to prove
-	$(MEMORY) $(BIN)/pytest -n $(WORKERS) --dist worksteal
+# The tests start hundreds of processes: each would compile the package where no .pyc may be written.
+test: export PYTHONDONTWRITEBYTECODE :=
+# mypy uses one core for most of a minute, so it runs beside pytest and is reported at the end.
+test: $(VENV)/.browser  ## everything that gates a change; says how many cases are left to prove
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	@$(BIN)/mypy >$(VENV)/mypy.txt 2>&1 & types=$$!; \
+	echo $(MEMORY) $(BIN)/pytest -n $(WORKERS) --dist worksteal; \
+	$(MEMORY) $(BIN)/pytest -n $(WORKERS) --dist worksteal; tests=$$?; \
+	wait $$types; types=$$?; cat $(VENV)/mypy.txt; \
+	exit $$((tests ? tests : types))
 
 cover: $(VENV)/.browser  ## every case of every test, and how much of the code they run
 	$(BIN)/pytest --prove -n $(WORKERS) --cov --cov-report=term

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.tables import cases_in_one_test
+
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "reverie"
 FILES = sorted(SOURCE.rglob("*.py"))
@@ -109,7 +111,7 @@ def name_of(path: Path) -> str:
     return str(path.relative_to(SOURCE))
 
 
-@pytest.mark.parametrize("part", sorted(MAY))
+@cases_in_one_test("part", sorted(MAY))
 def test_imports_follow_the_layer_rules(part: str) -> None:
     paths = [path for path in FILES if part_of(path) == part]
     assert paths or part == "cli", f"there is no {part}"
@@ -159,7 +161,7 @@ FOR_RECALL = {"recall/ranking.py", "recall/hits.py", "recall/recall.py", "recall
 OF_A_JOB = "learn/learner.py"
 
 
-@pytest.mark.parametrize("part", sorted(HEAVY))
+@cases_in_one_test("part", sorted(HEAVY))
 def test_heavy_libraries_are_imported_only_in_their_modules(part: str) -> None:
     for path in FILES:
         if part_of(path) != part:
@@ -295,12 +297,12 @@ def test_every_sql_statement_names_its_space(module: str) -> None:
         assert " LIKE " not in body and " GLOB " not in body, f"{module}.{node.name}"
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
+@cases_in_one_test("path", FILES)
 def test_no_file_exceeds_the_line_limit(path: Path) -> None:
     assert len(path.read_text(encoding="utf-8").splitlines()) <= 900
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
+@cases_in_one_test("path", FILES)
 def test_no_function_exceeds_the_line_limit(path: Path) -> None:
     for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -308,7 +310,7 @@ def test_no_function_exceeds_the_line_limit(path: Path) -> None:
             assert length <= 70, f"{name_of(path)}:{node.lineno} {node.name} has {length} lines"
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
+@cases_in_one_test("path", FILES)
 def test_exceptions_are_caught_by_name(path: Path) -> None:
     """Background work (worker, watch), the server's entry point and code that reads damaged rows to
     report them may catch everything, anyone else only to raise it again."""
@@ -332,13 +334,13 @@ def test_exceptions_are_caught_by_name(path: Path) -> None:
     assert not re.search(r"suppress\((Base)?Exception\)", text), name_of(path)
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
+@cases_in_one_test("path", FILES)
 def test_source_contains_no_todo(path: Path) -> None:
     found = re.search(r"\b(TODO|FIXME|XXX|HACK)\b", path.read_text(encoding="utf-8"))
     assert found is None, name_of(path)
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
+@cases_in_one_test("path", FILES)
 def test_every_module_has_a_docstring(path: Path) -> None:
     assert path.name == "__main__.py" or ast.get_docstring(tree_of(path)), name_of(path)
 
@@ -384,6 +386,9 @@ def test_private_attributes_of_handles_are_used_by_their_class_only() -> None:
 
 def foreign_uses(path: Path, private: set[str]) -> Iterator[str]:
     """Where a file uses one of these names on anything but ``self``."""
+    # To parse all the tests takes seconds.
+    if not re.search(rf"\.\s*(?:{'|'.join(private)})\b", path.read_text(encoding="utf-8")):
+        return
     for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Attribute) and node.attr in private:
             whose = ast.unparse(node.value)

@@ -49,19 +49,31 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
+# To parse every file takes a second in each worker; most do not even name a module for patterns.
+NAMES_A_MODULE = re.compile(r"import\b.*\bre\b|\b(?:regex|re2|sre_compile|fnmatch|from re)\b")
+
+
 def files_with_patterns() -> list[Path]:
     """The files that import ``re``, or call a function of another file that compiles patterns."""
     importing = [
-        path for path in FILES if any(_imports_re(node) for node in ast.walk(tree_of(path)))
+        path
+        for path in FILES
+        if NAMES_A_MODULE.search(path.read_text(encoding="utf-8"))
+        and any(_imports_re(node) for node in ast.walk(tree_of(path)))
     ]
     compilers = {
         call.function for path in importing for call in calls_in(path) if call.method == "compile"
     } - {""}
+    named = re.compile(rf"\b(?:{'|'.join(map(re.escape, compilers))})\(") if compilers else None
     return [
         path
         for path in FILES
         if path in importing
-        or any(_called_name(node) in compilers for node in ast.walk(tree_of(path)))
+        or (
+            named is not None
+            and named.search(path.read_text(encoding="utf-8"))
+            and any(_called_name(node) in compilers for node in ast.walk(tree_of(path)))
+        )
     ]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +15,7 @@ from reverie import Settings
 from reverie.engine.sqlite.engine import SQLiteEngine
 from tests.conftest import _create_or_upgrade
 from tests.servers import Databases
+from tests.tables import cases_in_one_test
 
 ROOT = Path(__file__).parents[1]
 TABLE = """
@@ -25,6 +28,14 @@ def test_table(engine, number):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_seeds(seed):
+    pass
+
+@pytest.mark.parametrize("case", range(100))
+def test_conversations(case):
+    pass
+
+@pytest.mark.parametrize("text", ["short", "one megabyte"])
+def test_texts(text):
     pass
 """
 
@@ -80,9 +91,9 @@ def test_database_whose_tables_were_changed_is_dropped(databases: Databases, cha
 @pytest.mark.parametrize(
     ("folder", "cases", "options", "passed", "left"),
     [
-        ("contract", 20, [], 42, 3),
-        ("contract", 24, ["-n", "1"], 32, 21),
-        ("server", 4, ["--prove"], 13, 0),
+        ("contract", 20, [], 93, 54),
+        ("contract", 24, ["-p", "xdist", "-n", "1"], 83, 72),
+        ("server", 4, ["--prove"], 115, 0),
     ],
 )
 def test_summary_says_how_many_cases_are_left_to_prove(
@@ -95,9 +106,29 @@ def test_summary_says_how_many_cases_are_left_to_prove(
     done = subprocess.run(
         [*command, "-p", "no:cacheprovider", *options, str(path)],
         cwd=ROOT,
+        # Plugins that the table does not need take seconds to load.
+        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
         check=True,
     )
     assert f"{passed} passed" in done.stdout
     assert (f"{left} cases left to make prove" in done.stdout) == bool(left)
+
+
+def test_table_in_one_test_runs_every_case_and_names_the_one_that_fails() -> None:
+    seen: list[tuple[str, int]] = []
+
+    @cases_in_one_test("text, number", [("one", 1), ("two", 2), ("three", 3)])
+    def table(folder: str, text: str, number: int) -> None:
+        seen.append((folder + text, number))
+        assert number < limit
+
+    limit = 4
+    table(folder="/")
+    assert seen == [("/one", 1), ("/two", 2), ("/three", 3)]
+    limit = 2
+    with pytest.raises(AssertionError) as caught:
+        table(folder="/")
+    assert caught.value.__notes__ == ["case 1: {'text': 'two', 'number': 2}"]
+    assert list(inspect.signature(table).parameters) == ["folder"]

@@ -7,7 +7,9 @@ do fewer rounds. These cases are left out:
 - of a test with 20 or more places for a fault (the parameter ``at``), two of three;
 - of a test with many cases over PostgreSQL, three of four of those. Many is 24 in
   ``tests/contract``, so that a new test of the contract runs on both engines in full, and 4
-  elsewhere. Over SQLite every case runs.
+  elsewhere. Over SQLite every case runs, but for the next two;
+- of a test with 100 or more conversations (the parameter ``case``), every other one;
+- texts of a megabyte (an id with this word).
 
 How many were left out is the last line of the summary. ``make prove`` and ``make cover`` run all.
 """
@@ -25,6 +27,7 @@ PROVE: bool = False
 SEEDS = 2
 MANY_FAULTS, EACH_FAULT = 20, 3
 MANY_CONTRACT_CASES, MANY_CASES, EACH_CASE = 24, 4, 4
+MANY_CONVERSATIONS, EACH_CONVERSATION = 100, 2
 _LEFT_OUT = pytest.StashKey[int]()
 
 
@@ -52,19 +55,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _left_out(items: list[pytest.Item]) -> set[pytest.Item]:
     faults: defaultdict[str, list[pytest.Item]] = defaultdict(list)
     cases: defaultdict[str, list[pytest.Item]] = defaultdict(list)
+    conversations: defaultdict[str, list[pytest.Item]] = defaultdict(list)
     left: set[pytest.Item] = set()
     for item in items:
         params = item.callspec.params if hasattr(item, "callspec") else {}
-        name = item.nodeid.partition("[")[0]
-        if "seed" in params and params["seed"] >= SEEDS:
+        name, _, case = item.nodeid.partition("[")
+        if ("seed" in params and params["seed"] >= SEEDS) or "megabyte" in case:
             left.add(item)
         elif "at" in params:
             faults[name].append(item)
         elif "postgres" in params.values():
             cases[name].append(item)
+        elif "case" in params:
+            conversations[name].append(item)
     for group in faults.values():
         if len(group) >= MANY_FAULTS:
             left.update(item for place, item in enumerate(group) if place % EACH_FAULT)
+    for group in conversations.values():
+        if len(group) >= MANY_CONVERSATIONS:
+            left.update(item for place, item in enumerate(group) if place % EACH_CONVERSATION)
     for name, group in cases.items():
         contract = name.startswith("tests/contract/")
         if len(group) >= (MANY_CONTRACT_CASES if contract else MANY_CASES):

@@ -26,6 +26,7 @@ from reverie import (
 )
 from tests.conftest import DAY, START, FakeEmbedder, Stores
 from tests.messages import reply, user
+from tests.tables import cases_in_one_test
 
 if TYPE_CHECKING:
     from reverie.protocols import Embedder, Matrix, Reranker, Vector
@@ -451,7 +452,7 @@ WRONG: list[tuple[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "value"), WRONG)
+@cases_in_one_test("name, value", WRONG)
 def test_invalid_ranking_is_refused_on_one_line(space: Space, name: str, value: Any) -> None:
     ranking = replace(Ranking(), **{name: value})
     with pytest.raises(InvalidInput) as caught:

@@ -32,7 +32,7 @@ from tests.crash.workload import (
     text_of,
 )
 from tests.figures import figure
-from tests.tiers import PROVE
+from tests.tiers import EACH_FAULT, PROVE
 
 ROOT = Path(__file__).parents[2]
 SPACE = "crash"
@@ -41,6 +41,8 @@ ROUNDS = max(int(os.environ.get("REVERIE_CRASH_ROUNDS", "80" if PROVE else "40")
 # A file serves this many rounds, then a new one: a full comparison must stay cheap.
 ROUNDS_A_FILE = 40
 ROUNDS_A_CHECK = 5
+# Of the places for a kill within a rebuild, a reembed and an import.
+EACH_PLACE = 1 if PROVE else EACH_FAULT
 LONGEST_DELAY = 0.2
 PIPE_BYTES = 1 << 20
 MODES: tuple[Mode, ...] = ("keyword", "vector", "hybrid")
@@ -225,7 +227,7 @@ def test_kill_during_rebuild_keeps_the_old_index_or_the_new(
     with open_store(copied(template, tmp_path, "fresh")) as store:
         right, whole = answers(store), store.verify().memories
     chance = random.Random(2)
-    for number in range(12):
+    for number in range(0, 12, EACH_PLACE):
         path = copied(template, tmp_path, str(number))
         if number < 8:
             at = [0, 1, whole // 3, whole // 2, whole - 11, whole - 10, whole - 2, whole - 1]
@@ -257,7 +259,7 @@ def test_kill_during_reembed_loses_no_vector(
     assert old != new
     chance = random.Random(3)
     switched = 0
-    for number in range(14):
+    for number in range(0, 14, EACH_PLACE):
         path = copied(template, tmp_path, str(number))
         if number < 8:
             launcher.start("reembed", path, alone=True, at=number, embedder="local")
@@ -301,7 +303,7 @@ def test_kill_during_import_leaves_whole_batches_that_can_be_completed(
     for name, records in (("ours", ours), ("plain", plain)):
         file = tmp_path / f"{name}.jsonl"
         file.write_text("".join(json.dumps(r) + "\n" for r in records), encoding="utf-8")
-        for number in range(9):
+        for number in range(0, 9, EACH_PLACE):
             path = tmp_path / f"{name}{number}.db"
             at = [0, 1, 20, 21, 77, len(records) - 1, -1, -1, -1][number]
             launcher.start("import_records", path, alone=at >= 0, at=at, records=str(file))

@@ -14,14 +14,15 @@ from reverie.prompt.escape import (
     escape_text,
 )
 from tests.markers import LIVE, ORDINARY, alive, texts_in
+from tests.tables import cases_in_one_test
 
 
-@pytest.mark.parametrize("marker", LIVE)
+@cases_in_one_test("marker", LIVE)
 def test_corpus_marker_is_recognized_as_active(marker: str) -> None:
     assert alive(marker)
 
 
-@pytest.mark.parametrize("marker", LIVE)
+@cases_in_one_test("marker", LIVE)
 def test_marker_is_neutralized_at_any_place(marker: str) -> None:
     text = f"before {marker} between {marker}{marker} behind"
     for made in (escape_text(text), escape_line(text), escape_name(text), escape_lines(text)):
@@ -31,7 +32,7 @@ def test_marker_is_neutralized_at_any_place(marker: str) -> None:
     assert not [text for text in texts_in(values) if alive(text)]
 
 
-@pytest.mark.parametrize("text", ORDINARY)
+@cases_in_one_test("text", ORDINARY)
 def test_ordinary_text_with_brackets_is_unchanged(text: str) -> None:
     assert not alive(text)
     assert escape_text(text) == text

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from reverie.recall.hits import DUPLICATE_SHARE
 from reverie.recall.near_duplicates import is_near_duplicate, prefix_filter_terms
+from tests.tables import cases_in_one_test
 
 quietly = settings(derandomize=True, deadline=None, max_examples=100)
 LONG = "we walked through the old park beside the quiet river until late that evening, talking"
@@ -51,14 +52,14 @@ DENIED = (
 )
 
 
-@pytest.mark.parametrize("text", COPIES)
+@cases_in_one_test("text", COPIES)
 def test_copy_is_a_near_duplicate(text: str) -> None:
     for share in (0.5, DUPLICATE_SHARE, 1.0):
         assert is_near_duplicate(text, text, share)
         assert is_near_duplicate(text, f"  {text} \n", share)
 
 
-@pytest.mark.parametrize("text", COPIES)
+@cases_in_one_test("text", COPIES)
 def test_copy_with_another_ending_is_a_near_duplicate(text: str) -> None:
     assert is_near_duplicate(text, f"{text}.", DUPLICATE_SHARE)
     assert is_near_duplicate(text, f"{text}!", DUPLICATE_SHARE)
@@ -84,8 +85,10 @@ TURNED = (
 )
 
 
-@pytest.mark.parametrize(("one", "other"), TURNED)
-@pytest.mark.parametrize("share", [0.5, DUPLICATE_SHARE])
+@cases_in_one_test(
+    "one, other, share",
+    [(one, other, share) for one, other in TURNED for share in [0.5, DUPLICATE_SHARE]],
+)
 def test_texts_with_another_word_order_are_no_near_duplicates(
     one: str, other: str, share: float
 ) -> None:
@@ -148,7 +151,7 @@ def test_lower_case_name_matches_the_same_name() -> None:
     assert is_near_duplicate(f"{LONG} to Alec", f"{LONG} to alec", DUPLICATE_SHARE)
 
 
-@pytest.mark.parametrize(("stated", "denied"), DENIED)
+@cases_in_one_test("stated, denied", DENIED)
 def test_negated_text_is_no_near_duplicate_of_its_statement(stated: str, denied: str) -> None:
     assert not is_near_duplicate(stated, denied)
     assert not is_near_duplicate(denied, stated)

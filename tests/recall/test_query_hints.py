@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from reverie.recall.query_hints import Period, QueryHints, parse_query
 from reverie.text.analyzer import MAX_QUERY_CHARS, query_terms
+from tests.tables import cases_in_one_test
 
 quietly = settings(derandomize=True, deadline=None, max_examples=200)
 HOUR = 3_600_000
@@ -118,21 +119,21 @@ NOBODY = (
 )
 
 
-@pytest.mark.parametrize("query", FIRST)
+@cases_in_one_test("query", FIRST)
 def test_query_in_first_person_is_about_the_user(query: str) -> None:
     question = parse_query(query)
     assert (question.about_user, question.about_assistant) == (True, False)
     assert question.asks_about("user", None) and not question.asks_about("assistant", None)
 
 
-@pytest.mark.parametrize("query", SECOND)
+@cases_in_one_test("query", SECOND)
 def test_query_in_second_person_is_about_the_assistant(query: str) -> None:
     question = parse_query(query)
     assert (question.about_user, question.about_assistant) == (False, True)
     assert question.asks_about("assistant", None) and not question.asks_about("user", None)
 
 
-@pytest.mark.parametrize("query", NOBODY)
+@cases_in_one_test("query", NOBODY)
 def test_query_without_person_is_about_nobody(query: str) -> None:
     question = parse_query(query)
     assert (question.about_user, question.about_assistant) == (False, False)
@@ -226,12 +227,12 @@ NO_DATES = (
 )
 
 
-@pytest.mark.parametrize(("query", "period"), DATES.items())
+@cases_in_one_test("query, period", DATES.items())
 def test_explicit_date_is_parsed(query: str, period: Period) -> None:
     assert parse_query(query).period == period
 
 
-@pytest.mark.parametrize("query", NO_DATES)
+@cases_in_one_test("query", NO_DATES)
 def test_text_that_is_no_date_gives_no_period(query: str) -> None:
     assert parse_query(query).period is None
 

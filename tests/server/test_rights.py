@@ -12,6 +12,7 @@ from reverie.model import RIGHTS
 from reverie.server.mcp import server
 from tests.figures import figure
 from tests.server.conftest import Running, Serve
+from tests.tables import cases_in_one_test
 
 # What a route asks for. None: everybody may.
 ROUTES: dict[tuple[str, str], str | None] = {
@@ -124,8 +125,10 @@ def allowed(caller: str, right: str | None) -> int | None:
     return 403 if short or caller in {"other space", "other user"} else None
 
 
-@pytest.mark.parametrize("caller", CALLERS)
-@pytest.mark.parametrize(("method", "path"), sorted(ROUTES))
+@cases_in_one_test(
+    "caller, method, path",
+    [(caller, method, path) for caller in CALLERS for method, path in sorted(ROUTES)],
+)
 def test_every_route_and_caller_has_the_status_of_the_table(
     running_and_tokens: tuple[Running, dict[str, str]], caller: str, method: str, path: str
 ) -> None:
@@ -146,8 +149,10 @@ def test_every_route_and_caller_has_the_status_of_the_table(
         assert answer.status_code == 403  # no such code, whoever asks
 
 
-@pytest.mark.parametrize("caller", CALLERS)
-@pytest.mark.parametrize(("method", "path"), sorted(UPSTREAM))
+@cases_in_one_test(
+    "caller, method, path",
+    [(caller, method, path) for caller in CALLERS for method, path in sorted(UPSTREAM)],
+)
 def test_every_upstream_path_and_caller_has_the_status_of_the_table(
     running_and_tokens: tuple[Running, dict[str, str]], caller: str, method: str, path: str
 ) -> None:
@@ -201,8 +206,7 @@ def test_mcp_tool_needs_the_right_of_its_route() -> None:
     assert {tool: ROUTES[route] for tool, route in TOOLS.items()} == dict(server.TOOL_RIGHTS)
 
 
-@pytest.mark.parametrize("caller", CALLERS)
-@pytest.mark.parametrize("tool", sorted(TOOLS))
+@cases_in_one_test("caller, tool", [(caller, tool) for caller in CALLERS for tool in sorted(TOOLS)])
 def test_every_mcp_tool_and_caller_has_the_status_of_the_table(
     running_and_tokens: tuple[Running, dict[str, str]], caller: str, tool: str
 ) -> None:

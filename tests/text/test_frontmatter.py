@@ -19,6 +19,7 @@ from reverie.text.frontmatter import (
     load,
     update,
 )
+from tests.tables import cases_in_one_test
 from tests.tiers import PROVE
 
 LOADERS = [yaml.CBaseLoader, yaml.BaseLoader]
@@ -107,8 +108,8 @@ def test_dump_writes_the_documented_format() -> None:
     assert dump({}, "x\r") == b"---\n---\n\nx\r\r\n"
 
 
-@pytest.mark.parametrize(
-    ("text", "written"),
+@cases_in_one_test(
+    "text, written",
     [
         ("Sarah", "Sarah"),
         ("Sarah O Brien-Smith", "Sarah O Brien-Smith"),
@@ -197,7 +198,7 @@ CONTENTS = [
 ]
 
 
-@pytest.mark.parametrize("content", CONTENTS, ids=lambda text: ascii(text)[:30])
+@cases_in_one_test("content", CONTENTS)
 def test_load_returns_content_byte_for_byte(content: str) -> None:
     for raw in (
         dump({"id": "x"}, content),
@@ -274,9 +275,7 @@ PATIENT: list[tuple[str, bytes, dict[str, str | list[str]], str]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("raw", "fields", "content"), [case[1:] for case in PATIENT], ids=[case[0] for case in PATIENT]
-)
+@cases_in_one_test("raw, fields, content", [case[1:] for case in PATIENT])
 def test_load_reads_hand_written_front_matter(
     raw: bytes, fields: dict[str, str | list[str]], content: str
 ) -> None:
@@ -306,7 +305,7 @@ TROUBLED: list[tuple[bytes, dict[str, str | list[str]], tuple[str, ...]]] = [
 ]
 
 
-@pytest.mark.parametrize(("front", "fields", "unread"), TROUBLED, ids=lambda part: ascii(part)[:50])
+@cases_in_one_test("front, fields, unread", TROUBLED)
 def test_load_reports_unusual_front_matter_and_reads_the_rest(
     front: bytes, fields: dict[str, str | list[str]], unread: tuple[str, ...]
 ) -> None:
@@ -402,7 +401,7 @@ BROKEN = [
 ]
 
 
-@pytest.mark.parametrize("raw", BROKEN, ids=lambda raw: ascii(raw[:40]))
+@cases_in_one_test("raw", BROKEN)
 def test_load_marks_unparsable_front_matter_as_broken(raw: bytes) -> None:
     found = load(raw)
     assert found.broken and len(found.problems) == 1

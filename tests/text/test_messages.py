@@ -24,6 +24,7 @@ from reverie.text.messages import (
     user_text,
     without_system,
 )
+from tests.tables import cases_in_one_test
 
 Message = dict[str, Any]
 Calls = list[tuple[str, Message]]
@@ -219,7 +220,7 @@ OTHERS = [
 ]
 
 
-@pytest.mark.parametrize("case", [*OPENAI, *ANTHROPIC, *PYDANTIC_AI, *OTHERS])
+@cases_in_one_test("case", [*OPENAI, *ANTHROPIC, *PYDANTIC_AI, *OTHERS])
 def test_message_accessors_return_role_text_and_tool_calls(case: Case) -> None:
     message = to_json_object(case.message)
     assert message == case.message
@@ -546,8 +547,8 @@ TOOL_TURN = [HI, calling("a", "b"), answer("b"), answer("a"), HELLO]
 AND_SO = user(used("a"), text("so?"))
 
 
-@pytest.mark.parametrize(
-    ("messages", "limit", "expected"),
+@cases_in_one_test(
+    "messages, limit, expected",
     [
         ([SYSTEM, HI, HELLO], 10, [HI, HELLO]),
         ([SYSTEM, HI, HELLO], 0, []),

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from reverie.clock import ID_ALPHABET
 from reverie.errors import InvalidInput, VaultError
 from reverie.vault import names
+from tests.tables import cases_in_one_test
 from tests.vault.hostile import IDS, NAMES, SUBJECTS
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
@@ -52,7 +53,7 @@ def test_hostile_name_table_is_long_enough() -> None:
     assert len(NAMES) >= 300 and len(set(NAMES)) == len(NAMES)
 
 
-@pytest.mark.parametrize("name", NAMES, ids=lambda text: ascii(text)[:60])
+@cases_in_one_test("name", NAMES)
 def test_folder_of_a_hostile_name_is_one_component_and_decodes_to_it(name: str) -> None:
     folder = names.encode_folder(name)
     assert_one_component(folder)
@@ -113,8 +114,8 @@ def test_folders_of_single_characters_differ(number: int) -> None:
     assert all(spellings(folder) == {folder} for folder in kept)
 
 
-@pytest.mark.parametrize(
-    ("name", "folder"),
+@cases_in_one_test(
+    "name, folder",
     [
         ("ana", "ana"),
         ("Ana", "Ana=1"),
@@ -143,7 +144,7 @@ def test_folder_names_are_readable(name: str, folder: str) -> None:
     assert names.decode_folder(folder) == name
 
 
-@pytest.mark.parametrize(
+@cases_in_one_test(
     "folder",
     ["My Chat", "100%", "%zz", "%e9", "a%2", "Ana", "%E4x", "x y", "x=5", "Ana=2", "=1", "%ff=1"],
 )
@@ -172,8 +173,8 @@ def test_name_with_a_lone_surrogate_is_refused() -> None:
         names.encode_folder("\ud800")
 
 
-@pytest.mark.parametrize(
-    ("id", "subject", "content", "expected"),
+@cases_in_one_test(
+    "id, subject, content, expected",
     [
         ("a1b2c3d4", "Sarah", "x", "sarah--a1b2c3d4.md"),
         ("a1B2c3D4", "Sarah", "x", "sarah--a1B2c3D4_44.md"),
@@ -201,7 +202,7 @@ def test_file_names_are_readable(id: str, subject: str | None, content: str, exp
     assert names.parse_id(expected) == id
 
 
-@pytest.mark.parametrize("subject", SUBJECTS, ids=lambda text: ascii(text)[:60])
+@cases_in_one_test("subject", SUBJECTS)
 def test_file_name_of_a_hostile_subject_is_one_component(subject: str) -> None:
     for made in (
         names.file_name("a1B2c3D4", subject, "x"),
@@ -214,7 +215,7 @@ def test_file_name_of_a_hostile_subject_is_one_component(subject: str) -> None:
         assert names.parse_id(made) == "a1B2c3D4"
 
 
-@pytest.mark.parametrize("id", IDS, ids=lambda text: ascii(text)[:40])
+@cases_in_one_test("id", IDS)
 def test_file_name_of_a_hostile_id_is_refused(id: str) -> None:
     with pytest.raises(InvalidInput, match=r"^[^\n]+$"):
         names.file_name(id, "subject", "content")
@@ -239,7 +240,7 @@ def test_file_names_of_two_ids_differ(one: str, other: str, subject: str) -> Non
         assert not first & second
 
 
-@pytest.mark.parametrize(
+@cases_in_one_test(
     "name",
     [
         "",
@@ -283,7 +284,7 @@ UNSAFE = [
 ]
 
 
-@pytest.mark.parametrize("part", UNSAFE, ids=lambda text: ascii(text)[:60])
+@cases_in_one_test("part", UNSAFE)
 def test_safe_join_refuses_unsafe_components(part: str) -> None:
     for parts in ((part,), ("ana", part), (part, "ana"), ("ana", part, "x.md")):
         with pytest.raises(VaultError, match=r"^[^\n]+$"):

@@ -13,6 +13,7 @@ from reverie.learn.rules.patterns import (
     extract_requests,
     extract_statements,
 )
+from tests.tables import cases_in_one_test
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
 check = settings(deadline=None, max_examples=300, derandomize=True)
@@ -387,7 +388,7 @@ EXPLICIT = [
 ]
 
 
-@pytest.mark.parametrize(("text", "contents"), STATEMENTS)
+@cases_in_one_test("text, contents", STATEMENTS)
 def test_plain_statements_are_extracted(text: str, contents: str) -> None:
     found = extract_statements(text)
     assert "; ".join(statement.content for statement in found) == contents
@@ -401,17 +402,17 @@ def lines_of(table: dict[str, str]) -> list[str]:
     return [text for row in rows for text in row.split(" | ")]
 
 
-@pytest.mark.parametrize("text", lines_of(LEFT_ALONE))
+@cases_in_one_test("text", lines_of(LEFT_ALONE))
 def test_doubtful_statements_are_not_extracted(text: str) -> None:
     assert extract_statements(text) == []
 
 
-@pytest.mark.parametrize("text", HARDER_TO_SEE, ids=lambda text: ascii(text)[:60])
+@cases_in_one_test("text", HARDER_TO_SEE)
 def test_statements_that_are_not_the_persons_own_are_not_extracted(text: str) -> None:
     assert extract_statements(text) == []
 
 
-@pytest.mark.parametrize(("text", "category", "content"), EXPLICIT)
+@cases_in_one_test("text, category, content", EXPLICIT)
 def test_statement_after_a_request_to_remember_is_explicit(
     text: str, category: str, content: str
 ) -> None:
@@ -444,8 +445,8 @@ ENDED = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("text", "category", "subject", "single", "value", "retracts"),
+@cases_in_one_test(
+    "text, category, subject, single, value, retracts",
     [*((*row, False) for row in ABOUT), *((*row, True) for row in ENDED)],
 )
 def test_statement_has_its_subject(
@@ -594,7 +595,7 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("text", HOSTILE, ids=lambda text: ascii(text)[:30])
+@cases_in_one_test("text", HOSTILE)
 def test_long_and_hostile_texts_are_parsed(text: str) -> None:
     assert len(extract_statements(text)) <= MAX_STATEMENTS
     asks_to_remember(text)

@@ -20,6 +20,7 @@ from reverie.text.secrets.detect import (
 )
 from reverie.text.secrets.key_formats import KEY_FORMATS
 from tests.figures import figure
+from tests.tables import cases_in_one_test
 
 CHANCE = random.Random(7)
 LETTERS = "abcdefghjkmnpqrstuvwxyzABCDEFGHJKMNPQRSTUVWXYZ0123456789"
@@ -55,8 +56,14 @@ DOCUMENTED = {
 PEM = f"-----BEGIN RSA PRIVATE KEY-----\n{drawn(64)}\n{drawn(64)}\n-----END RSA PRIVATE KEY-----"
 
 
-@pytest.mark.parametrize("name", DOCUMENTED)
-@pytest.mark.parametrize("around", ["{}", "see {}, please", '{{"a": ["{}"]}}', "key=<{}>", "({})"])
+@cases_in_one_test(
+    "name, around",
+    [
+        (name, around)
+        for name in DOCUMENTED
+        for around in ["{}", "see {}, please", '{{"a": ["{}"]}}', "key=<{}>", "({})"]
+    ],
+)
 def test_keys_are_detected_by_their_format(name: str, around: str) -> None:
     secret = DOCUMENTED[name]
     text, kinds = redact_text(around.format(secret))
@@ -83,7 +90,7 @@ def test_text_around_a_secret_is_kept(text: str, left: str) -> None:
     assert redact_text(text)[0] == left
 
 
-@pytest.mark.parametrize(
+@cases_in_one_test(
     "text",
     [
         "the password is important",
