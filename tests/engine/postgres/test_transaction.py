@@ -34,7 +34,7 @@ from reverie.engine import index, log
 from reverie.engine.postgres import engine as postgres_engine
 from reverie.engine.postgres import schema
 from reverie.engine.postgres.transaction import PostgresTransaction
-from reverie.maintenance import rebuild
+from reverie.maintenance import rebuild, reindex
 from reverie.protocols import Embedder, Owner
 from reverie.write import embeddings
 from reverie.write.writer import Writer
@@ -579,7 +579,7 @@ def test_rebuild_waits_for_writers_with_the_old_analyzer_version(
         seen.append(all_owners(tx))
         return seen[-1]
 
-    monkeypatch.setattr(rebuild, "list_owners", noting)
+    monkeypatch.setattr(reindex, "list_owners", noting)
     rebuild.refresh_index(other.runtime)
     go.set()
     thread.join()
