@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -122,6 +123,10 @@ def test_proxied_chats_survive_server_kills(served: Served, tmp_path: Path) -> N
         figure("acknowledged writes missing", len(missing))
         assert not missing
         served.start()
+    # On a slow machine a client may have met nothing but servers that were about to be killed.
+    end = time.monotonic() + PATIENCE
+    while not all(talker.acknowledged for talker in talkers) and time.monotonic() < end:
+        stop.wait(0.05)
     stop.set()
     for talker in talkers:
         talker.join(PATIENCE)
