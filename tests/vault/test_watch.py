@@ -403,7 +403,7 @@ def test_several_watches_of_one_vault_share_one(living: Living, reports: Reports
         for number in range(20):
             (folder / f"{number}.md").write_text(f"Fact {number}\n", encoding="utf-8")
         eventually(lambda: living.ana.count() == 20)
-        path = next(folder.iterdir())
+        path = next(folder.glob("*.md"))
         eventually(lambda: "id:" in path.read_text("utf-8"))
         path.write_text(path.read_text("utf-8").replace("Fact", "Truth"), encoding="utf-8")
         eventually(lambda: reports.lines("revised"))
