@@ -22,7 +22,7 @@ from reverie import Settings, Store
 from reverie.model import Scope
 from reverie.vault import service
 from reverie.vault.git.commit import commit_pending
-from reverie.vault.reader import Sync
+from reverie.vault.sync import Sync
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -173,8 +173,8 @@ def take_in(store: Store, path: str | None) -> None:
     with service.open_vault(store) as vault, vault.locked():
         work = Sync(vault, store)
         if path is not None:
-            work.read_paths([path])
-        work.mirror.write_all()
+            work.files([path])
+        work.store()
 
 
 def commit(store: Store) -> None:

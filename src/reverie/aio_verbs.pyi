@@ -4,7 +4,7 @@ Made by ``python docs/aio_verbs.py`` from Store, Space, Session and ScratchpadHa
 """
 
 import threading
-from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import EllipsisType
 from typing import Any, Unpack
@@ -306,6 +306,10 @@ class SpaceVerbs:
         self, records: Iterable[transfer_export.Record | transfer_export.UnreadableRecord]
     ) -> ImportReport:
         """Import what ``export`` yielded, or plain records with a content. Repeating is safe."""
+    async def import_agent_cli(
+        self, folder: str | Path, progress: Callable[[int, int], None] | None = None
+    ) -> ImportReport:
+        """Import the memory folder of agent-cli, which stays as it is. Repeating is safe."""
 
 class SessionVerbs:
     @property

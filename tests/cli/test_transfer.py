@@ -251,3 +251,23 @@ def test_export_to_a_full_disk_names_the_file_and_leaves_none(
         output = reverie.error("export", "--output", str(target), code=5)
         assert f"no space left for {target}" in output
         assert [file.name for file in disk.iterdir()] == ["filler"]
+
+
+def test_import_reads_an_agent_cli_folder_and_leaves_it(reverie: CommandLine) -> None:
+    facts = reverie.folder / "memory_db/entries/global/facts"
+    facts.mkdir(parents=True)
+    (facts / "2025-11-20T10-00-00__a.md").write_text(
+        "---\nid: 00000000-0000-4000-8000-000000000001\nrole: memory\n---\nThe user hates pizza\n"
+    )
+    (facts / "broken.md").write_text("---\nid: 1\n")
+    said = reverie.text("import", "agent-cli", "memory_db", "--space", "home", code=1)
+    assert said.splitlines()[0] == "Added 1, unchanged 0, skipped 1."
+    assert said.splitlines()[1].startswith("  - entries/global/facts/broken.md: ")
+    assert "The user hates pizza" in reverie.text("list", "--space", "home")
+    (facts / "broken.md").unlink()
+    told = reverie.json("import", "agent-cli", "memory_db", "--space", "home")
+    assert (told["added"], told["unchanged"], told["skipped"]) == (0, 1, [])
+
+
+def test_import_with_an_unknown_format_names_the_known_one(reverie: CommandLine) -> None:
+    assert "agent-cli" in reverie.error("import", "mem1", "memory_db", code=2)

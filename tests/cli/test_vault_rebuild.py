@@ -1,4 +1,4 @@
-"""``reverie vault rebuild`` and ``reverie vault adopt``."""
+"""``reverie vault rebuild``."""
 
 from __future__ import annotations
 
@@ -58,22 +58,3 @@ def test_vault_rebuild_without_a_vault_says_what_to_do(reverie: CommandLine) -> 
     reverie.remember("one")
     assert "give its path" in reverie.error("vault", "rebuild", "--from", "store", code=5)
     assert "no vault" in reverie.error("vault", "rebuild", "--url", "x.db", "nowhere", code=5)
-
-
-def test_vault_adopt_imports_an_agent_cli_folder(reverie: CommandLine) -> None:
-    facts = reverie.folder / "memory_db/entries/global/facts"
-    facts.mkdir(parents=True)
-    (facts / "2025-11-20T10-00-00__a.md").write_text(
-        "---\nid: 00000000-0000-4000-8000-000000000001\nrole: memory\n---\nThe user hates pizza\n"
-    )
-    (facts / "broken.md").write_text("---\nid: 1\n")
-    output = reverie.text("vault", "adopt", "memory_db", "--space", "home", code=1)
-    assert output.splitlines()[0] == (
-        "Adopted memory_db: 1 memory, 0 forgotten, 0 events, 0 summaries."
-    )
-    assert output.splitlines()[1].startswith("  - entries/global/facts/broken.md: ")
-    assert "The user hates pizza" in reverie.text("list", "--space", "home")
-    assert list((reverie.folder / "memory_db/home/facts").glob("*.md"))
-    (facts / "broken.md").unlink()
-    report = reverie.json("vault", "adopt", "memory_db", "--space", "home")
-    assert (report["memories"], report["problems"]) == (0, [])

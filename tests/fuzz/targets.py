@@ -33,9 +33,8 @@ from reverie.text import (
     tags,
 )
 from reverie.text.secrets import detect
-from reverie.transfer import file_formats, record_schema
+from reverie.transfer import agent_cli_files, file_formats, record_schema
 from reverie.transfer.export import UnreadableRecord
-from reverie.vault import agent_cli as vault_agent_cli
 from reverie.vault import log_file, render
 
 # A parser may add its own marks, never multiply what it was given.
@@ -105,7 +104,7 @@ def vault_turns(raw: bytes) -> None:
 def agent_cli(raw: bytes) -> None:
     """A file of another program's memory is read whatever it says."""
     with contextlib.suppress(InvalidInput):
-        vault_agent_cli.parse_file("entries/facts/2026-01-01-note.md", raw)
+        agent_cli_files.parse_file("entries/facts/2026-01-01-note.md", raw)
 
 
 # -- imports --------------------------------------------------------------------------------------

@@ -26,7 +26,8 @@ from reverie.vault import (
     names,
     service,
 )
-from reverie.vault.missing_files import MIN_FOR_SHARE, needs_confirmation
+from reverie.vault.execute import Executor
+from reverie.vault.plan_missing import MIN_FOR_SHARE, needs_confirmation
 from reverie.vault.vault import Vault
 from tests.vault.vaults import Kept, assert_equal, scopes, states
 
@@ -55,6 +56,7 @@ PLACES: tuple[tuple[Any, str], ...] = (
     (file_cache.FileCache, "add_pending"),
     (file_cache.FileCache, "set_cursor"),
     (log_file.VaultLog, "append"),
+    (Executor, "_do"),
     (log, "append"),
 )
 

@@ -10,7 +10,7 @@ import pytest
 import reverie
 from reverie import Settings
 from reverie.errors import VaultError
-from reverie.vault import adopt, rebuild, service
+from reverie.vault import rebuild, service
 from reverie.vault.vault import Vault
 from tests.vault.vaults import Kept, assert_equal, holding
 
@@ -97,7 +97,7 @@ def test_vault_setting_applies_only_to_a_store_without_a_vault(tmp_path: Path) -
             assert store.vault == tmp_path / expected
 
 
-@pytest.mark.parametrize("how", ["from vault", "to vault", "adopted"])
+@pytest.mark.parametrize("how", ["from vault", "to vault"])
 def test_missing_vault_folder_is_not_created_again(kept: Kept, how: str) -> None:
     kept.ana.remember("one")
     kept.sync()
@@ -106,11 +106,8 @@ def test_missing_vault_folder_is_not_created_again(kept: Kept, how: str) -> None
     with kept.open("other.db") as store:
         if how == "from vault":
             rebuild.from_vault(store, root)
-        elif how == "to vault":
-            rebuild.to_vault(store, root)
         else:
-            (root / "entries" / "home" / "facts").mkdir(parents=True)
-            adopt.adopt(store, root)
+            rebuild.to_vault(store, root)
         assert store.vault == root
         root.rename(kept.folder / "elsewhere")
         store.space("ana").remember("two")

@@ -18,8 +18,8 @@ from reverie import Space
 from reverie.errors import StoreBusy, VaultError
 from reverie.vault import service
 from reverie.vault import watch as vault_watch
-from reverie.vault.missing_files import MAX_AT_ONCE
-from reverie.vault.reader import SyncReport
+from reverie.vault.actions import SyncReport
+from reverie.vault.plan_missing import MAX_AT_ONCE
 from reverie.vault.watch import Watch
 from tests.vault.vault_stores import Living, eventually
 

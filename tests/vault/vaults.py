@@ -17,8 +17,8 @@ from reverie.vault import (
     render,
     service,
 )
-from reverie.vault.missing_files import MissingAction
-from reverie.vault.reader import SyncReport
+from reverie.vault.actions import SyncReport
+from reverie.vault.state import MissingAction
 from reverie.vault.vault import Vault
 from reverie.write import vault_link
 from reverie.write.secret_policy import Redaction
@@ -81,10 +81,10 @@ class Kept:
 
     def mirror(self) -> None:
         """What the worker does."""
-        from reverie.vault.reader import Sync
+        from reverie.vault.sync import Sync
 
         with Vault.open(self.root) as vault, vault.locked():
-            Sync(vault, self.store).mirror.write_all()
+            Sync(vault, self.store).store()
 
     # -- files --------------------------------------------------------------------------------
 

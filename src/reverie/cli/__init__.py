@@ -42,7 +42,7 @@ COMMANDS = {
     },
     "Import, export and backup": {
         "export": ("transfer", "Export memories and sessions as JSON."),
-        "import": ("transfer", "Import memories and sessions from a file."),
+        "import": ("transfer", "Import memories and sessions from a file or a folder."),
         "backup": ("transfer", "Back up the whole store, or restore a backup."),
         "verify": ("transfer", "Check a store or a backup for damage."),
         "salvage": ("salvage", "Copy what is readable in a damaged store to a new one."),

@@ -46,6 +46,9 @@ from reverie.memory import Space, Store
 from reverie.model import ImportReport, VerifyReport
 from reverie.serialize import format_time
 
+# The formats that are folders. Those of files are recognised by their content.
+AGENT_CLI = "agent-cli"
+
 # -- export ---------------------------------------------------------------------------------------
 
 
@@ -192,22 +195,55 @@ def atomic_write(path: Path) -> Iterator[IO[bytes]]:
         "reverie import ~/.mcp/memory.json --user alice",
         "cat notes.txt | reverie import -",
         "reverie import everything.jsonl --all",
+        "reverie import agent-cli ~/memory_db --space home",
     ),
 )
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
+@click.argument("source", nargs=-1, required=True, metavar="[FORMAT] FILE")
 @click.option(
     "--all", "everyone", is_flag=True, help="Import each record into the space and user it names."
 )
 @scope_options
-def import_command(options: CommonOptions, file: str, everyone: bool) -> None:
-    """Import memories and sessions from a file.
+def import_command(options: CommonOptions, source: tuple[str, ...], everyone: bool) -> None:
+    """Import memories and sessions from a file or a folder.
 
     Everything is imported into the scope of --space and --user, unless --all is given.
 
     FILE, or - for standard input, is an export of Reverie, a JSON array of texts or of objects with
     a content, an export of mem0, the memory.json of MCP's reference server, or plain lines.
     Importing the same file again changes nothing.
+
+    With FORMAT agent-cli, FILE is the memory folder of agent-cli, which stays as it is. Its facts
+    become memories, its turns events, and what was deleted there a forgotten memory.
     """
+    *formats, file = source
+    if formats and formats != [AGENT_CLI]:
+        raise click.UsageError(f"Give one file, or the format {AGENT_CLI!r} and its folder.")
+    place = click.Path(exists=True, dir_okay=bool(formats), file_okay=not formats, allow_dash=True)
+    place.convert(file, None, click.get_current_context())
+    if formats:
+        report = _import_folder(options, file)
+    else:
+        report = _import_file(options, file, everyone=everyone)
+    if options.as_json:
+        print_json(report)
+    else:
+        print_line(
+            f"Added {report.added}, unchanged {report.unchanged}, skipped {len(report.skipped)}."
+        )
+        print_first(report.skipped)
+        if not (report.added or report.unchanged or report.skipped):
+            print_stderr("The file holds nothing to import.")
+    exit_on_problems(report.skipped)
+
+
+def _import_folder(options: CommonOptions, folder: str) -> ImportReport:
+    with options.open_store(create=True) as store, progress("importing") as shown:
+        settings = store.settings
+        space = store.space(settings.space, user=settings.user or None, actor="cli")
+        return space.import_agent_cli(folder, shown)
+
+
+def _import_file(options: CommonOptions, file: str, *, everyone: bool) -> ImportReport:
     # pydantic takes time to load, and only an import needs it.
     from reverie.transfer.file_formats import parse
 
@@ -226,21 +262,11 @@ def import_command(options: CommonOptions, file: str, everyone: bool) -> None:
             store.space(space, user=user, actor="cli").import_records(group)
             for (space, user), group in grouped
         ]
-        report = ImportReport(
-            sum(part.added for part in reports),
-            sum(part.unchanged for part in reports),
-            tuple(line for part in reports for line in part.skipped),
-        )
-    if options.as_json:
-        print_json(report)
-    else:
-        print_line(
-            f"Added {report.added}, unchanged {report.unchanged}, skipped {len(report.skipped)}."
-        )
-        print_first(report.skipped)
-        if not (report.added or report.unchanged or report.skipped):
-            print_stderr("The file holds nothing to import.")
-    exit_on_problems(report.skipped)
+    return ImportReport(
+        sum(part.added for part in reports),
+        sum(part.unchanged for part in reports),
+        tuple(line for part in reports for line in part.skipped),
+    )
 
 
 def _record_scope(record: Any, default: tuple[str, str | None]) -> tuple[str, str | None]:

@@ -16,7 +16,6 @@ from reverie.cli.options import (
     CommonOptions,
     examples,
     scope_options,
-    space_options,
     store_options,
 )
 from reverie.cli.output import (
@@ -36,12 +35,12 @@ from reverie.cli.runtime import log_to_stderr, stop_on_signals
 from reverie.errors import VaultError
 from reverie.memory import Store
 from reverie.serialize import to_json_value
-from reverie.vault import adopt, service
+from reverie.vault import service
+from reverie.vault.actions import SyncReport
 from reverie.vault.git import scoped_history
-from reverie.vault.missing_files import MissingAction
-from reverie.vault.reader import SyncReport
 from reverie.vault.rebuild import from_vault, to_vault
 from reverie.vault.service import VaultStatus
+from reverie.vault.state import MissingAction
 from reverie.vault.watch import Watch
 from reverie.write import vault_link
 
@@ -386,37 +385,6 @@ def _make_store(options: CommonOptions, store: Store, root: Path) -> None:
     _print_problems_and_exit(
         [*report.problems, *report.synced.conflicts, *report.synced.problems], options
     )
-
-
-@vault_command.command(
-    "adopt",
-    epilog=examples(
-        "reverie vault adopt ./memory_db", "reverie vault adopt ./memory_db --space home"
-    ),
-)
-@click.argument("path", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@space_options
-def adopt_command(options: CommonOptions, path: Path) -> None:
-    """Turn agent-cli's memory folder into the vault, in place.
-
-    Facts become memories: of their session, or of the whole space if the conversation is named
-    global or default. Turns become events, and summaries the summaries of their sessions. What was
-    deleted in agent-cli becomes a forgotten memory. Each file is replaced by Reverie's file for the
-    same thing, and git keeps the original. Files that cannot be read are reported and stay. Run it
-    again to adopt only what is new.
-    """
-    with options.open_store(create=True) as store, progress("adopting") as shown:
-        report = adopt.adopt(store, path, space=store.settings.space, progress=shown)
-    parts = (
-        pluralize(report.memories, "memory", "memories"),
-        f"{report.forgotten} forgotten",
-        pluralize(report.events, "event"),
-        pluralize(report.summaries, "summary", "summaries"),
-    )
-    options.print_result(
-        {"vault": str(path), **vars(report)}, f"Adopted {path}: {', '.join(parts)}."
-    )
-    _print_problems_and_exit(report.problems, options)
 
 
 def _vault_path(store: Store) -> Path:

@@ -526,6 +526,15 @@ class Space:
         """Import what ``export`` yielded, or plain records with a content. Repeating is safe."""
         return import_.import_records(self._runtime, self._author, records)
 
+    def import_agent_cli(
+        self, folder: str | Path, progress: Callable[[int, int], None] | None = None
+    ) -> ImportReport:
+        """Import the memory folder of agent-cli, which stays as it is. Repeating is safe."""
+        # pydantic and YAML take time to load.
+        from reverie.transfer import agent_cli
+
+        return agent_cli.import_folder(self._runtime, self._author, folder, progress)
+
     # -- parts --------------------------------------------------------------------------------
 
     def _owners(self, tx: Transaction) -> dict[Owner, str | None]:

@@ -160,7 +160,7 @@ def _parse_plain(runtime: Runtime, record: Record) -> _PlainRecord:
         "created_at": None if created is None else to_ms(created, "created_at"),
         "pinned": bool(record.get("pinned", False)),
     }
-    return _PlainRecord(content, fields, _derived_uuid(content, fields))
+    return _PlainRecord(content, fields, _record_uuid(content, fields))
 
 
 def _add_plain(w: Writer, items: Iterable[tuple[_PlainRecord, validate.PreparedText]]) -> int:
@@ -251,9 +251,14 @@ def _local_id(tx: Transaction, owner: Owner, entry: LogEntry) -> str:
     return derived_id(f"{entry.uuid}:{owner.number}")
 
 
-def _derived_uuid(content: str, fields: Mapping[str, Any]) -> str:
+def _record_uuid(content: str, fields: Mapping[str, Any]) -> str:
     identity = log.encode([content, fields["category"], fields["subject"], fields["created_at"]])
-    digest = hashlib.sha256(identity.encode()).hexdigest()
+    return derived_uuid(identity)
+
+
+def derived_uuid(text: str) -> str:
+    """Derive a uuid from a text, so that the same record imported twice is one entry."""
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
     return f"{digest[:8]}-{digest[8:12]}-8{digest[13:16]}-8{digest[17:20]}-{digest[20:32]}"
 
 

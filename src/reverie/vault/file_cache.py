@@ -202,6 +202,10 @@ class FileCache:
             return list(self._found("1", ()))
         return list(self._found("path > ? AND path < ?", (f"{folder}/", f"{folder}0")))
 
+    def unwritten(self) -> list[VaultFile]:
+        """Return the files that were read and do not show the store's version yet."""
+        return list(self._found("what = 'memory' AND version = 0", ()))
+
     def with_digest(self, what: str, digest: str) -> list[VaultFile]:
         """Return the files that had this digest when they were written, at any path."""
         return list(self._found("digest = ? AND what = ?", (digest, what)))

@@ -6,9 +6,10 @@ import logging
 from pathlib import Path
 
 from reverie.agenda.jobs import Claim
+from reverie.errors import VaultError
 from reverie.memory.store import Store
 from reverie.vault.git.commit import commit_pending, log_withheld
-from reverie.vault.reader import Sync
+from reverie.vault.sync import Sync
 from reverie.vault.vault import Vault
 from reverie.write import vault_link
 from reverie.write.runtime import Runtime
@@ -28,12 +29,12 @@ def mirror(runtime: Runtime, claim: Claim) -> None:
     with vault:
         with vault.locked():
             sync = Sync(vault, Store(runtime))
-            sync.mirror.write_owner(claim.owner)
-            if (session := claim.payload.get("summary")) is not None:
-                sync.mirror.write_summary(claim.owner, session)
+            sync.store(claim.owner, claim.payload.get("summary"))
             waiting = bool(vault.files.pending())
         for line in (*sync.report.conflicts, *sync.report.problems):
             _log.warning("%s", line)
+    if sync.incomplete:
+        raise VaultError("something that was erased is still in a file of the vault")
     with runtime.engine.write() as tx:
         tx.enter(claim.owner)
         claim.finish(tx)

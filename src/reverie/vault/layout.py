@@ -50,6 +50,13 @@ def memory_folder(scope: Scope, memory: Memory) -> str:
     return f"{above}/{FOLDERS[memory.kind]}"
 
 
+def new_path(scope: Scope, memory: Memory, first: Memory) -> str:
+    """Return the path that a new file of a memory gets: named after its first version."""
+    name = names.file_name(memory.id, first.subject, first.content)
+    path = f"{memory_folder(scope, memory)}/{name}"
+    return path if memory.forgotten_at is None else to_deleted_path(scope, path)
+
+
 def turns_path(scope: Scope, session: str, part: int) -> str:
     name = f"{TURNS}.md" if part == 1 else f"{TURNS}-{part}.md"
     return f"{session_folder(scope, session)}/{name}"

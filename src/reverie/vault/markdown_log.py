@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from reverie.text.frontmatter import Document
 from reverie.text.normalize import category_slug, one_line
 from reverie.text.tags import clean_tags, concept_tags
 from reverie.transfer import export
+from reverie.transfer.import_ import derived_uuid
 from reverie.transfer.log_replay import ReplayRecord
 from reverie.vault import (
     disk,
@@ -301,9 +301,3 @@ def parse_summary(seen: MarkdownFile) -> Summary | None:
         return None
     epoch, upper = (render.parse_number(document.text(name)) for name in ("version", "covers_to"))
     return Summary(session_state.check_summary(document.content, upper), max(epoch, 1), upper)
-
-
-def derived_uuid(text: str) -> str:
-    """Derive a uuid from a text, so that the same record replayed twice is one entry."""
-    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-    return f"{digest[:8]}-{digest[8:12]}-8{digest[13:16]}-8{digest[17:20]}-{digest[20:32]}"

@@ -22,11 +22,13 @@ from reverie.vault import (
     log_file,
     markdown_log,
 )
+from reverie.vault.actions import MOVED, SyncReport
+from reverie.vault.execute import ACTOR
 from reverie.vault.git.commit import commit_pending
 from reverie.vault.log_reader import LogReader, problem
 from reverie.vault.markdown_log import MarkdownFile
-from reverie.vault.reader import Sync, SyncReport
-from reverie.vault.session_edits import ACTOR, MOVED
+from reverie.vault.session_files import SessionFiles
+from reverie.vault.sync import Sync
 from reverie.vault.vault import Vault
 from reverie.write import session_state, vault_link
 from reverie.write.runtime import Runtime
@@ -209,15 +211,9 @@ class _Rebuild:
         vault_link.attach(self._runtime, str(path))
         self._apply_hidden()
         sync = Sync(vault, self._store)
-        sync.read_all()
-        sync.mirror.write_all()
-        shown = {(file.scope, file.name) for file in vault.files.below("")}
-        sync.mirror.complete()
-        for file in vault.files.below(""):
-            if file.what in {"memory", "turns"} and (file.scope, file.name) not in shown:
-                what = "memory" if file.what == "memory" else "session"
-                folder = layout.owner_folder(file.scope)
-                self.problems.append(f"{folder}: {what} {file.name} had no file")
+        sync.everything()
+        for scope, what, name in sync.completed:
+            self.problems.append(f"{layout.owner_folder(scope)}: {what} {name} had no file")
         commit_pending(vault, self._runtime.redaction)
         return sync.report
 
@@ -311,16 +307,15 @@ def to_vault(store: Store, root: str | Path, progress: Progress | None = None) -
     with Vault.open(path) as vault, vault.locked():
         require_same_log(runtime, vault)
         sync = Sync(vault, store)
-        sync.read_all()
-        sync.mirror.write_all()
-        _write_anew(vault, store, sync, progress)
+        sync.everything()
+        _write_anew(vault, store, progress)
         commit_pending(vault, runtime.redaction)
     vault_link.mark_created(runtime, str(path))
     vault_link.attach(runtime, str(path))
     return sync.report
 
 
-def _write_anew(vault: Vault, store: Store, sync: Sync, progress: Progress | None) -> None:
+def _write_anew(vault: Vault, store: Store, progress: Progress | None) -> None:
     files = vault.files.below("")
     with vault.files.together():
         for file in files:
@@ -334,7 +329,7 @@ def _write_anew(vault: Vault, store: Store, sync: Sync, progress: Progress | Non
         with store.runtime.engine.read() as tx:
             owner = log.resolve_owner(tx, scope)
         if owner is not None:
-            sync.mirror.session_files.rewrite(owner, scope, session)
+            SessionFiles(vault, store.runtime).write(owner, scope, session, "rewrite")
     done = 0
 
     def advance(count: int) -> None:
@@ -343,7 +338,7 @@ def _write_anew(vault: Vault, store: Store, sync: Sync, progress: Progress | Non
         if progress is not None:
             progress(done, 0)
 
-    sync.mirror.write_all(advance)
+    Sync(vault, store, progress=advance).everything()
 
 
 def require_same_log(runtime: Runtime, vault: Vault) -> None:

@@ -12,6 +12,7 @@ from reverie.memory.space import Space
 from reverie.memory.store import Store
 from reverie.model import Scope
 from reverie.vault import layout
+from reverie.vault.actions import SyncReport
 from reverie.vault.file_cache import CacheDamaged
 from reverie.vault.git import purge
 from reverie.vault.git.commit import (
@@ -24,8 +25,8 @@ from reverie.vault.git.commit import (
 from reverie.vault.git.commit_policy import CommitPolicy
 from reverie.vault.git.purge import ScrubReport
 from reverie.vault.git.repo import CommitInfo, Repository
-from reverie.vault.missing_files import MissingAction
-from reverie.vault.reader import Sync, SyncReport
+from reverie.vault.state import MissingAction
+from reverie.vault.sync import Sync
 from reverie.vault.vault import Vault, VaultConfig
 from reverie.write import vault_link
 from reverie.write.secret_policy import Redaction
@@ -75,7 +76,7 @@ def _require_same_store(store: Store, root: Path) -> None:
     """Raise VaultError when the folder is already the vault of another store."""
     if (root / layout.STATE_FOLDER).is_dir():
         with Vault(root, VaultConfig()) as vault, vault.locked():
-            Sync(vault, store).mirror.begin()
+            Sync(vault, store).check_store()
 
 
 def open_vault(store: Store) -> Vault:
@@ -109,11 +110,6 @@ def _synced(
     store: Store, progress: Progress | None, paths: Sequence[str] | None, missing: MissingAction
 ) -> SyncReport:
     with open_vault(store) as vault, vault.locked():
-        work = Sync(vault, store, missing)
-        if paths is None:
-            work.read_all()
-        else:
-            work.read_paths(paths)
         done, many = 0, _count_pending(store, vault) if progress is not None else 0
 
         def advance(count: int) -> None:
@@ -122,9 +118,11 @@ def _synced(
             if progress is not None:
                 progress(done, max(many, done))
 
-        work.mirror.write_all(advance)
+        work = Sync(vault, store, missing, advance)
         if paths is None:
-            work.mirror.complete()
+            work.everything()
+        else:
+            work.files(paths)
         commit_pending(vault, store.runtime.redaction)
         work.report.problems += withheld_lines(vault, store.runtime.redaction)
         return work.report
@@ -163,7 +161,7 @@ def checkpoint(store: Store, note: str = "", *, author: str = "reverie") -> str 
     """Commit everything in the vault with a note; None when nothing has changed."""
     redaction = store.runtime.redaction
     with open_vault(store) as vault, vault.locked(), log_withheld(vault, redaction):
-        Sync(vault, store).mirror.write_all()
+        Sync(vault, store).store()
         pending = vault.files.pending()
         repository = _repository(vault, redaction)
         made = repository.checkpoint(note.strip() or DEFAULT_NOTE, author, vault.files.held())
@@ -225,6 +223,6 @@ def _scope(space: Space) -> Scope:
 def scrub(store: Store) -> ScrubReport:
     """Remove erased content from the files and from git's history, and check that it is gone."""
     with open_vault(store) as vault, vault.locked():
-        Sync(vault, store).mirror.write_all()
+        Sync(vault, store).store()
         commit_pending(vault, store.runtime.redaction)
         return purge.scrub(vault)

@@ -17,7 +17,7 @@ from pathlib import Path
 from reverie.errors import ForkedHandle, MissingExtra, ReverieError, StoreClosed
 from reverie.memory.store import Store
 from reverie.vault import disk, layout, service
-from reverie.vault.reader import SyncReport
+from reverie.vault.actions import SyncReport
 from reverie.vault.vault import Vault
 
 # Changes of a file within this time are one change.

@@ -13,7 +13,7 @@ import reverie
 from bench import secret_shapes
 from reverie import Settings, Store
 from reverie.config import SecretPolicy
-from reverie.vault import adopt, service
+from reverie.vault import service
 from reverie.vault.git.commit_policy import CommitPolicy
 from reverie.vault.git.repo import Repository
 from reverie.vault.git.worktree import WorkTree
@@ -23,7 +23,6 @@ from tests.cli.conftest import reverie as command  # noqa: F401 - a fixture
 from tests.conftest import PROVE
 from tests.text.secrets.test_detect import DOCUMENTED, PEM
 from tests.vault.repositories import by_hand
-from tests.vault.test_adopt import Folder
 from tests.vault.vaults import Kept
 
 SECRET = DOCUMENTED["github token"]
@@ -259,18 +258,6 @@ def test_commit_messages_authors_and_names_have_no_secret(kept: Kept) -> None:
     assert len(status.withheld) == 2 and SECRET not in str((status.withheld, report.problems[-2:]))
     assert SECRET.encode() not in objects(kept.root)
     assert any("[redacted" in each.subject for each in service.history(kept.ana, limit=5))
-
-
-def test_adopted_files_are_committed_without_their_secrets(tmp_path: Path) -> None:
-    folder = Folder(tmp_path / "memory_db")
-    folder.put(1, "memory", f"The token is {SECRET}")
-    folder.put(2, "user", f"My token is {SECRET}")
-    folder.put(3, "memory", "Tea is hot")
-    (folder.root / "entries" / "odd.md").write_text(f"---\n{SECRET}", encoding="utf-8")
-    with _opened(tmp_path) as store:
-        adopt.adopt(store, folder.root, space="ana")
-    assert SECRET.encode() not in objects(folder.root)
-    assert b"Tea is hot" in objects(folder.root)
 
 
 def test_log_lines_that_are_no_entries_are_not_committed(kept: Kept) -> None:

@@ -23,7 +23,6 @@ from reverie.text.frontmatter import Document
 from reverie.text.messages import text_of
 from reverie.text.normalize import SURROGATE, one_line
 from reverie.vault import (
-    agent_cli,
     disk,
     layout,
     log_file,
@@ -237,8 +236,6 @@ class Eraser:
         place = self._place_of(path)
         if place is None:
             return raw
-        if path.startswith(f"{agent_cli.ENTRIES}/") and self._is_of_agent_cli(path, raw):
-            return None
         if place.session is not None and (place.scope, place.session) in self._gone.sessions:
             return None
         if place.what == "memory" or (place.what == "conflict" and _is_of_memory(raw, path)):
@@ -324,24 +321,6 @@ class Eraser:
             return (scope, memory) in self._gone.reworded or line.get("sequence") in events
         return (scope, line["uuid"]) in self._gone.lines
 
-    def _is_of_agent_cli(self, path: str, raw: bytes) -> bool:
-        """Whether a file tells it that was adopted, and committed as it was before."""
-        try:
-            old = agent_cli.parse_file(path, raw)
-        except InvalidInput:
-            return False
-        for scope in self._scopes:
-            talk = (scope, old.conversation)
-            if (
-                (scope, agent_cli.memory_id(old.uuid)) in self._gone.memories
-                or (scope, old.uuid) in self._gone.lines
-                or talk in self._gone.sessions
-                or (old.role == "summary" and talk in self._summed)
-            ):
-                self._said[scope].add(old.content)
-                return True
-        return False
-
     # -- files --------------------------------------------------------------------------------
 
     def _memory(self, scope: Scope, path: str, raw: bytes) -> bytes | None:
@@ -349,8 +328,6 @@ class Eraser:
         id = document.text("id") or document.text("conflict_of") or names.parse_id(path)
         if id is None:
             return self._bare(scope, path, raw, document)
-        if (scope, agent_cli.memory_id(id.lower())) in self._gone.memories:
-            id = agent_cli.memory_id(id.lower())
         gone = (scope, id) in self._gone.memories or self._is_reworded(scope, id, path, document)
         self._stood.setdefault(path, set()).add(gone)
         if not gone:
@@ -387,9 +364,9 @@ class Eraser:
         if role == "summary" or place.what == "summary":
             return plain if raw == self._current(path) else self._summary(name, document, plain)
         id = document.text("id") or ""
-        named, adopted = _TURN.fullmatch(id), (place.scope, id.lower()) in self._gone.lines
-        if role != "turns" and (named is not None or adopted):
-            if not adopted and named is not None and int(named[1]) not in gone:
+        named = _TURN.fullmatch(id)
+        if role != "turns" and named is not None:
+            if int(named[1]) not in gone:
                 return plain
             self._said[place.scope].add(document.content)
             return None

@@ -9,7 +9,7 @@ import pytest
 
 from reverie.model import Memory
 from reverie.vault import disk, rebuild, service
-from reverie.vault.missing_files import MAX_AT_ONCE, WINDOW_MS, needs_confirmation
+from reverie.vault.plan_missing import MAX_AT_ONCE, WINDOW_MS, needs_confirmation
 from reverie.vault.watch import DELETION_QUIET_SECONDS, MAX_DELETION_SECONDS, DeletionBuffer
 from tests.vault.repositories import by_hand
 from tests.vault.vaults import Kept, assert_equal
@@ -404,3 +404,18 @@ def test_watch_collects_deletions_for_a_limited_time() -> None:
         now += DELETION_QUIET_SECONDS / 2
         found = vanished.take_settled({str(now)}, now)
     assert MAX_DELETION_SECONDS <= now - 100.0 <= MAX_DELETION_SECONDS + 2 * DELETION_QUIET_SECONDS
+
+
+def test_moved_file_that_cannot_be_read_in_forgets_nothing(kept: Kept) -> None:
+    memory = kept.ana.remember("I like tea")
+    kept.ana.remember("Another one")
+    kept.sync()
+    path = kept.of(memory)
+    kept.edit(path, "I like tea", "I like tea " * 400)
+    kept.move(path, "ana/facts/tea.md")
+    report = kept.sync()
+    assert any("tea.md" in line for line in report.problems)
+    assert kept.ana.get(memory.id).forgotten_at is None
+    kept.edit("ana/facts/tea.md", "I like tea " * 400, "I like green tea")
+    assert not kept.sync().problems
+    assert kept.ana.get(memory.id).content == "I like green tea"

@@ -16,13 +16,10 @@ from reverie.errors import InvalidInput
 from reverie.text import frontmatter
 from reverie.text.frontmatter import Document
 from reverie.text.normalize import one_line, require_name
-from reverie.transfer.import_ import derived_id
-from reverie.vault import disk
-from reverie.vault.markdown_log import derived_uuid
+from reverie.transfer.import_ import derived_id, derived_uuid
 
 ENTRIES = "entries"
-# Made from the files, and made again by agent-cli itself.
-DERIVED = ("chroma/", "memory_index.json")
+MAX_BYTES = 64 * 1024 * 1024
 # What is said in these is for all conversations.
 GLOBAL_CONVERSATIONS = frozenset({"global", "default"})
 _DELETED = "deleted"
@@ -66,26 +63,23 @@ class _AgentCliPath(NamedTuple):
 
 
 def read_files(root: Path, report: Report) -> Iterator[AgentCliFile]:
-    """Yield every file that can be read; others are reported and left as they are."""
-    for path, entry in disk.walk(root, root / ENTRIES):
-        if not path.lower().endswith(".md"):
-            continue
+    """Yield every file that can be read, and report the others. Links are not followed."""
+    for path in sorted((root / ENTRIES).rglob("*.[mM][dD]")):
+        name = path.relative_to(root).as_posix()
         try:
-            if entry.is_symlink():
-                raise disk.UnreadableFile("it is a link, and links are not followed")
-            yield _read(root, path)
-        except (disk.UnreadableFile, InvalidInput) as error:
-            report(f"{path}: {one_line(str(error))}")
+            if path.is_symlink() or not path.is_file():
+                raise InvalidInput("it is no file")
+            found = path.stat()
+            if found.st_size > MAX_BYTES:
+                raise InvalidInput(f"it is larger than {MAX_BYTES >> 20} MB")
+            yield parse_file(name, path.read_bytes(), found.st_mtime_ns // 1_000_000)
+        except (OSError, InvalidInput) as error:
+            report(f"{name}: {one_line(str(error))}")
 
 
 def memory_id(uuid: str) -> str:
     """Return the id that a memory of agent-cli gets in the store."""
     return derived_id(f"agent-cli:{uuid}")
-
-
-def _read(root: Path, path: str) -> AgentCliFile:
-    raw, stamp = disk.read_stamped(root / path)
-    return parse_file(path, raw, stamp.mtime // 1_000_000)
 
 
 def parse_file(path: str, raw: bytes, written_at: int = 0) -> AgentCliFile:

@@ -10,7 +10,10 @@ import pytest
 
 from reverie.errors import StoreBusy, VaultError
 from reverie.vault import disk
+from reverie.vault.actions import Action
 from reverie.vault.file_cache import FileCache
+from reverie.vault.plan import plan
+from reverie.vault.state import Snapshot
 from reverie.vault.vault import Vault
 from tests.vault.vaults import Kept, assert_equal
 
@@ -116,7 +119,7 @@ def test_new_file_is_remembered_and_gets_its_id(kept: Kept) -> None:
 def test_new_file_is_remembered_once_despite_kills(kept: Kept) -> None:
     kept.write("ana/facts/a.md", "I like tea\n")
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("reverie.vault.reader.Sync._settle", _killed)
+        patched.setattr("reverie.vault.execute.Executor._put", _killed)
         with pytest.raises(KeyboardInterrupt):
             kept.sync()
     kept.mirror()  # by now the store has a memory that the files do not show
@@ -533,7 +536,7 @@ def test_sync_skips_files_that_are_unchanged_since_our_write(kept: Kept) -> None
     memory = kept.ana.remember("one")
     kept.sync()
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("reverie.vault.reader.Sync._file", _killed)
+        patched.setattr("reverie.vault.collect._Work._add_changed", _killed)
         assert not kept.sync(kept.of(memory))
         assert not kept.sync()
 
@@ -555,17 +558,15 @@ def test_concurrent_edits_of_two_people_are_both_kept(kept: Kept) -> None:
     kept.mirror()
     path = kept.of(memory)
     kept.edit(path, "one", "mine")
-    from reverie.vault.reader import Sync
 
-    keep = Sync._revised
-
-    def meanwhile(self: Sync, *values: object, **named: object) -> None:
+    def meanwhile(now: Snapshot) -> list[Action]:
+        actions = plan(now)
         if kept.ana.get(memory.id).version == 1:
             kept.ana.revise(memory.id, "theirs")
-        keep(self, *values, **named)  # type: ignore[arg-type]
+        return actions
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Sync, "_revised", meanwhile)
+        patched.setattr("reverie.vault.sync.plan", meanwhile)
         kept.sync()
     assert "mine" in kept.read(path)
     kept.sync()

@@ -1,0 +1,535 @@
+"""Collect what a plan is made from: read the disk, the file cache and the store."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from reverie.engine import index, log, sessions
+from reverie.errors import StoreDamaged, VaultError
+from reverie.model import Origin, Scope
+from reverie.protocols import Owner, Transaction
+from reverie.text import frontmatter
+from reverie.vault import disk, index_file, layout, names, permissions, render
+from reverie.vault.disk import FileStamp
+from reverie.vault.file_cache import VaultFile
+from reverie.vault.layout import ParsedPath
+from reverie.vault.log_position import BATCH, SCANNED, LogPosition
+from reverie.vault.plan_missing import WINDOW_MS
+from reverie.vault.state import (
+    CacheState,
+    DiskFile,
+    DiskState,
+    MemoryHistory,
+    MissingAction,
+    Name,
+    SessionState,
+    Snapshot,
+    StoreState,
+    names_of,
+)
+from reverie.vault.vault import Vault
+from reverie.write import session_state
+from reverie.write.runtime import Runtime
+
+MAX_EVENTS = 1_000_000_000
+# How often the edits of one file are read in a run.
+MAX_READS = 3
+RECORDS = ("turns", "summary", "index")
+
+PlaceOf = Callable[[str], ParsedPath | None]
+
+
+class Collector:
+    """Collects snapshots of a store and its vault. The caller must hold the lock of the vault."""
+
+    def __init__(
+        self, vault: Vault, runtime: Runtime, position: LogPosition, missing: MissingAction
+    ) -> None:
+        self._vault = vault
+        self._runtime = runtime
+        self._position = position
+        self._missing: MissingAction = missing
+        # The paths that may differ from the cache, as far as this run looked.
+        self._paths: set[str] = set()
+        self._unusable: dict[str, str] = {}
+        self._sessions: set[Name] = set()
+        # How often the edits of each file were read in this run.
+        self._reads: Counter[str] = Counter()
+        # The last entry of each owner that this run writes, so that it ends under steady writes.
+        self._ends: dict[Owner, int] = {}
+        self.looked_everywhere = False
+
+    # -- where to look ------------------------------------------------------------------------
+
+    def look_everywhere(self) -> None:
+        """Compare all files with the cache."""
+        vault = self._vault
+        self._position.rewind()
+        if vault.files.fact(SCANNED) is None:
+            self._learn_names()
+        survey = disk.scan_folder(vault.root, vault.root)
+        self._unusable.update(survey.closed)
+        for draft in survey.drafts:
+            draft.unlink(missing_ok=True)
+        if vault.is_private:
+            # Files that other programs wrote; skipped where the disk has no permissions.
+            for shared in survey.shared:
+                permissions.make_private(shared)
+        known = {file.path: file for file in vault.files.below("")}
+        for path, stamp in survey.files.items():
+            if self._is_shown(path) and not _has_stamp(known.get(path), stamp):
+                self._paths.add(path)
+        for path in known:
+            if path not in survey.files and not survey.hides(path):
+                self._paths.add(path)
+        self.looked_everywhere = True
+
+    def look_at(self, paths: Iterable[str]) -> None:
+        """Compare these files and folders with the cache."""
+        vault = self._vault
+        for path in paths:
+            try:
+                full = vault.path(path)
+                found = disk.stamp(full)
+            except VaultError as error:
+                self._unusable[path] = str(error)
+                continue
+            if found is None:
+                at = vault.files.get(path)
+                self._paths.update(
+                    file.path for file in (vault.files.below(path) if at is None else [at])
+                )
+            elif full.is_symlink():
+                self._unusable[path] = disk.LINK
+            elif full.is_dir():
+                survey = disk.scan_folder(vault.root, full)
+                self._paths.update(filter(self._is_shown, survey.files))
+                self._unusable.update(survey.closed)
+            elif self._is_shown(path):
+                self._paths.add(path)
+
+    def look_at_session(self, scope: Scope, session: str) -> None:
+        """Compare the files of a session with the store; summaries are not in the log."""
+        self._sessions.add((scope, session))
+
+    def _learn_names(self) -> None:
+        """Record the full names of spaces, users and sessions whose folder names are shortened."""
+        with self._runtime.engine.read() as tx:
+            tx.enter_all_owners()
+            for owner in log.list_owners(tx):
+                scope = log.scope_of(tx, owner)
+                self._vault.record_names(scope)
+                for row in sessions.list_all_sessions(tx, owner):
+                    self._vault.record_names(scope, row.session)
+
+    def _is_shown(self, path: str) -> bool:
+        """Whether a file belongs to a space of the vault; other Markdown files are reported."""
+        if self._place(path) is not None:
+            return True
+        folder, _, rest = path.partition("/")
+        if path.lower().endswith(".md") and names.is_truncated(folder) and rest:
+            self._unusable[path] = "nobody of this name is known: nothing was changed"
+        elif layout.is_misplaced(path) and self._vault.config.shows(names.decode_folder(folder)):
+            self._unusable[path] = (
+                "what is a user's stands in users/, also what was forgotten: move it"
+            )
+        return False
+
+    def _place(self, path: str) -> ParsedPath | None:
+        if any(part.startswith(".") for part in path.split("/")):
+            return None
+        place = self._vault.parse_path(path)
+        shown = place is not None and self._vault.config.shows(place.scope.space)
+        return place if shown else None
+
+    def _limit_reads(self, found: DiskState) -> None:
+        """Leave a file that somebody keeps saving to the next run."""
+        for path, file in list(found.changed.items()):
+            self._reads[path] += 1
+            if self._reads[path] > MAX_READS:
+                del found.changed[path]
+                found.unusable[path] = "it was saved again and again: it is read the next time"
+            elif file.place.what in RECORDS and file.place.session is not None:
+                # Once it is known again, it may have to be written up to date.
+                self._sessions.add((file.place.scope, file.place.session))
+
+    # -- the snapshot -------------------------------------------------------------------------
+
+    def snapshot(self, owner: Owner | None, *, check: bool, failed: Iterable[str] = ()) -> Snapshot:
+        """Collect what the next plan needs, with the new entries of one owner or all.
+
+        ``check``: compare every memory and session with its files.
+        """
+        work = _Work(self._vault, self._runtime, owner, self._ends)
+        with work.reading():
+            work.read_entries()
+            # What is new comes first: until then most of what has no file is about to get one.
+            check = check and not work.store.entries
+            if check:
+                work.check()
+        work.add_sessions(self._sessions)
+        # The disk is read outside of a transaction, which would keep erased rows from going.
+        work.compare(self._paths, self._place)
+        if work.must_look_everywhere and not self.looked_everywhere:
+            self.look_everywhere()
+            return self.snapshot(owner, check=check, failed=failed)
+        work.disk.unusable.update(self._unusable)
+        self._limit_reads(work.disk)
+        with work.reading():
+            work.read_store()
+            cache = work.cache_state(self._position.diverged())
+            if check:
+                cache.stale_indexes = frozenset(work.stale_indexes())
+        if not work.disk.changed and not self._ends:
+            self._ends.update(work.ends)
+        config = self._vault.config
+        return Snapshot(
+            *(work.store, work.disk, cache, config.spaces),
+            apart=config.turns == "apart",
+            missing=self._missing,
+            failed=frozenset(failed),
+        )
+
+
+class _Work:
+    """Collects one snapshot."""
+
+    _tx: Transaction
+
+    def __init__(
+        self, vault: Vault, runtime: Runtime, owner: Owner | None, ends: Mapping[Owner, int]
+    ) -> None:
+        self._vault = vault
+        self._runtime = runtime
+        self._only = owner
+        self._limits = ends
+        self.ends: dict[Owner, int] = {}
+        self._asked: dict[Owner, Scope] = {}
+        self._owners: dict[Scope, Owner | None] = {}
+        self._marks = vault.files.marks()
+        self._files: dict[str, VaultFile] = {}
+        self._memories: dict[Name, None] = {}
+        self._sessions: dict[Name, None] = {}
+        self._compared: set[str] = set()
+        self.must_look_everywhere = False
+        self.store = StoreState()
+        self.disk = DiskState()
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[None]:
+        """Open a read transaction for what is done in the block."""
+        with self._runtime.engine.read() as self._tx:
+            self._tx.enter_all_owners()
+            yield
+
+    # -- what the plan is about ---------------------------------------------------------------
+
+    def read_entries(self) -> None:
+        """Read the next entries of each owner that the vault does not have yet."""
+        asked = log.list_owners(self._tx) if self._only is None else [self._only]
+        self._asked = {each: log.scope_of(self._tx, each) for each in asked}
+        self._owners = {scope: each for each, scope in self._asked.items()}
+        for owner, scope in self._asked.items():
+            if not self._vault.config.shows(scope.space):
+                continue
+            cursor = self._marks.get(scope, (0, ""))[0]
+            last = log.last_position(self._tx, owner)
+            self.ends[owner] = last
+            last = min(last, self._limits.get(owner, last))
+            found = log.entries(self._tx, owner, cursor, last, BATCH) if cursor < last else []
+            if not found:
+                continue
+            self.store.entries[scope] = found
+            if len(found) == BATCH:
+                self.store.unfinished.add(scope)
+            self._add_memories((scope, entry.memory) for entry in found if entry.memory)
+            for entry in found:
+                self._add_entry(owner, scope, entry)
+        unwritten = names_of(self._vault.files.unwritten(), "memory")
+        self._add_memories(name for name in unwritten if self._vault.config.shows(name[0].space))
+
+    def _owner(self, scope: Scope) -> Owner | None:
+        if scope not in self._owners:
+            self._owners[scope] = log.resolve_owner(self._tx, scope)
+        return self._owners[scope]
+
+    def _add_entry(self, owner: Owner, scope: Scope, entry: log.LogEntry) -> None:
+        talks = [] if entry.session is None else [entry.session]
+        if entry.op == "erase":
+            talks += [Origin(*each).session for each in (entry.body or {}).get("sources", ())]
+            affected = self.store.affected.setdefault(scope, set())
+            for talk in talks:
+                affected.update(log.memories_from_session(self._tx, owner, talk))
+            self._add_memories((scope, id) for id in affected)
+            # Summaries, also those of forks, may say what was erased in other words.
+            self.add_sessions(names_of(self._vault.files.list_type(scope, "summary"), "summary"))
+        self.add_sessions((scope, talk) for talk in talks)
+
+    def check(self) -> None:
+        """Add every memory and session whose files are not as the store says."""
+        every = self._vault.files.below("")
+        self._files.update((file.path, file) for file in every)
+        shown: dict[Name, list[int]] = {}
+        for file in every:
+            if file.what == "memory":
+                shown.setdefault((file.scope, file.name), []).append(file.version)
+        for owner, scope in self._asked.items():
+            if not self._vault.config.shows(scope.space):
+                continue
+            reached = self._marks.get(scope, (0, ""))[0]
+            chosen = index.Filter(include_forgotten=True, sessions=None)
+            self._add_memories(
+                (scope, row.memory)
+                for row in index.list_memories(self._tx, owner, chosen)
+                if row.position <= reached and shown.get((scope, row.memory)) != [row.version]
+            )
+            self.add_sessions(
+                (scope, row.session)
+                for row in sessions.list_sessions(self._tx, owner, hidden=True)
+                if row.position <= reached
+            )
+
+    def _add_memories(self, found: Iterable[Name]) -> None:
+        self._memories.update((name, None) for name in found)
+
+    def add_sessions(self, found: Iterable[Name]) -> None:
+        self._sessions.update((name, None) for name in found)
+
+    # -- the disk -----------------------------------------------------------------------------
+
+    def compare(self, paths: Iterable[str], place_of: PlaceOf) -> None:
+        """Compare paths, and the files of everything the plan is about, with the cache."""
+        held = set(self._vault.files.held())
+        waiting = {*paths, *held, *(file.path for file in self._own_files())}
+        # Written again with the entries of this plan.
+        waiting.update(f"{layout.owner_folder(each)}/{layout.INDEX}" for each in self.store.entries)
+        while waiting:
+            for path in sorted(waiting):
+                self._compare(path, place_of)
+            waiting = {file.path for file in self._own_files()} - self._compared
+        # It may have been moved.
+        self.must_look_everywhere = bool(self.disk.gone.keys() - held) or any(
+            file.place.what == "memory"
+            and not file.document.text("id")
+            and (known := self._files.get(path)) is not None
+            and known.what == "memory"
+            for path, file in self.disk.changed.items()
+        )
+
+    def _own_files(self) -> Iterator[VaultFile]:
+        files = self._vault.files
+        for chosen, types in (
+            (self._memories, ("memory", "conflict")),
+            (self._sessions, ("turns", "summary")),
+        ):
+            for scope, name in chosen:
+                for what in types:
+                    for file in files.of(scope, what, name):
+                        self._files[file.path] = file
+                        yield file
+
+    def _compare(self, path: str, place_of: PlaceOf) -> None:
+        self._compared.add(path)
+        known = self._vault.files.get(path)
+        if known is not None:
+            self._files[path] = known
+        place = place_of(path)
+        try:
+            full = self._vault.path(path)
+            stamp = disk.stamp(full)
+            if stamp is None:
+                if known is not None:
+                    self.disk.gone[path] = known
+                    self._add_file(known)
+                elif place is not None and place.session is not None:
+                    self.add_sessions([(place.scope, place.session)])
+                return
+            if known is not None and (stamp == known.stamp or place is None):
+                return
+            if place is None:
+                return
+            if full.is_dir() and not full.is_symlink():
+                if known is not None:
+                    self.disk.unusable[path] = (
+                        "a folder stands where its file was: nothing was changed"
+                    )
+                return
+            raw, stamp = disk.read_stamped(full)
+        except disk.UnreadableFile as error:
+            if not self._vault.is_missing(path):
+                self.disk.unusable[path] = str(error)
+            return
+        digest = disk.digest(raw)
+        if known is not None and known.digest == digest:
+            self._vault.files.put(known._replace(stamp=stamp))
+            return
+        self._add_changed(DiskFile(path, place, raw, digest, stamp, frontmatter.load(raw)), known)
+
+    def _add_changed(self, file: DiskFile, known: VaultFile | None) -> None:
+        place, document = file.place, file.document
+        self.disk.changed[file.path] = file
+        if known is not None:
+            self._add_file(known)
+        if place.what == "memory" and (id := document.text("id")):
+            self._add_memories([(place.scope, id)])
+        elif place.what in RECORDS:
+            for session in (place.session, document.text("conversation_id")):
+                if session:
+                    self.add_sessions([(place.scope, session)])
+
+    def _add_file(self, file: VaultFile) -> None:
+        if file.what == "memory":
+            self._add_memories([(file.scope, file.name)])
+        elif file.what in {"turns", "summary"}:
+            self.add_sessions([(file.scope, file.name)])
+
+    # -- the store ----------------------------------------------------------------------------
+
+    def read_store(self) -> None:
+        for scope, id in self._memories:
+            owner = self._owner(scope)
+            if owner is not None:
+                self._read_memory(owner, scope, id)
+        touched = {(file.place.scope, file.place.session) for file in self.disk.changed.values()}
+        for scope, session in self._sessions:
+            owner = self._owner(scope)
+            row = None if owner is None else sessions.find(self._tx, owner, session)
+            if owner is not None and row is not None:
+                self.store.sessions[scope, session] = self._session(
+                    owner, row, switched=(scope, session) in touched
+                )
+        for path, file in self.disk.changed.items():
+            if file.place.what == "index" and self._owner(file.place.scope) is not None:
+                self.store.owners.add(file.place.scope)
+            if file.place.what in RECORDS and (plain := render.strip_seal(file.raw)) is not None:
+                last = self._last_of(file, plain)
+                self.disk.changed[path] = file._replace(sealed=True, last=last)
+
+    def _read_memory(self, owner: Owner, scope: Scope, id: str) -> None:
+        try:
+            entries = log.versions(self._tx, owner, id)
+        except StoreDamaged as error:
+            # Its current version may still be written, but no edit be judged.
+            for path, file in list(self.disk.changed.items()):
+                if file.place.scope == scope and id in {
+                    file.document.text("id"),
+                    self._files[path].name if path in self._files else None,
+                }:
+                    del self.disk.changed[path]
+                    self.disk.unusable[path] = str(error)
+            row = index.find(self._tx, owner, id)
+            entry = None if row is None else log.find_at_position(self._tx, owner, row.position)
+            entries = [] if entry is None else [entry]
+        if entries:
+            self.store.memories[scope, id] = MemoryHistory(scope, tuple(entries))
+
+    def _session(self, owner: Owner, row: sessions.SessionRow, *, switched: bool) -> SessionState:
+        tx, session = self._tx, row.session
+        whole = [sessions.EventRange(session, 0, None)]
+        sequences: tuple[int, ...] = ()
+        if self._vault.config.turns == "apart":
+            sequences = tuple(event.sequence for event in sessions.list_events(tx, owner, whole))
+        last = sessions.last_event(tx, owner, whole)
+        summary = session_state.read_summary(tx, owner, session)
+        turned = 0
+        if switched:
+            entries = log.session_entries(tx, owner, session)
+            turned = max(
+                (entry.position for entry in entries if entry.op in {"hide", "restore"}), default=0
+            )
+        return SessionState(
+            row,
+            0 if last is None else last.sequence,
+            sequences,
+            summary.epoch if summary.text else 0,
+            turned,
+        )
+
+    def _last_of(self, file: DiskFile, plain: bytes) -> int | None:
+        """Return the last sequence, or the epoch, of a sealed record that the store knows."""
+        document, place = file.document, file.place
+        if place.what == "summary":
+            return render.parse_number(document.text("version"))
+        if place.what == "index":
+            return 0
+        told = [(turn.sequence, turn.text) for turn in render.parse_events(plain)]
+        if file.path.rpartition("/")[0].rpartition("/")[0].endswith(f"/{layout.TURNS}"):
+            number = (document.text("id") or "").rpartition(":")[2]
+            told = [(render.parse_number(number), document.content)]
+        if not told:
+            return 0
+        return max(told)[0] if self._has_events(place, told) else None
+
+    def _has_events(self, place: ParsedPath, told: Sequence[tuple[int, str]]) -> bool:
+        """Whether the store has these events with the same texts; an erased one has any text."""
+        first, last = min(told)[0], max(told)[0]
+        owner = self._owner(place.scope)
+        if last > MAX_EVENTS or owner is None or place.session is None:
+            return False
+        entries = log.session_appends(self._tx, owner, place.session, first, last - first + 1)
+        said = {entry.sequence: entry for entry in entries}
+        for sequence, text in told:
+            entry = said.get(sequence)
+            if entry is None:
+                return False
+            if entry.body is not None:
+                event = sessions.event_from_entry(entry, place.scope.user)
+                if render.replace_surrogates(event.text) != text:
+                    return False
+        return True
+
+    # -- the cache ----------------------------------------------------------------------------
+
+    def cache_state(self, diverged: dict[Name, int]) -> CacheState:
+        files = self._vault.files
+        found = CacheState(
+            cursors={scope: mark[0] for scope, mark in self._marks.items()},
+            held=frozenset(files.held()),
+            diverged=diverged,
+        )
+        if self.disk.gone or any(file.place.what in RECORDS for file in self.disk.changed.values()):
+            every = files.below("")
+            self._files.update((file.path, file) for file in every)
+            found.deletions = files.forgotten_since(self._runtime.clock.now() - WINDOW_MS)
+            found.totals = _totals(every)
+            found.away = self._away(every)
+        found.files = tuple(self._files[path] for path in sorted(self._files))
+        return found
+
+    def _away(self, every: Sequence[VaultFile]) -> dict[Scope, int]:
+        """Return the owners whose files are all gone, as when a disk is not mounted."""
+        counts: dict[Scope, int] = {}
+        there = set[Scope]()
+        for file in every:
+            counts[file.scope] = counts.get(file.scope, 0) + 1
+            if file.path not in self.disk.gone:
+                there.add(file.scope)
+        return {
+            scope: many
+            for scope, many in counts.items()
+            if scope not in there
+            and self._vault.is_missing(f"{layout.owner_folder(scope)}/{layout.INDEX}")
+        }
+
+    def stale_indexes(self) -> Iterator[Scope]:
+        for owner, scope in self._asked.items():
+            if self._vault.config.shows(scope.space) and log.last_position(self._tx, owner):
+                known = self._vault.files.get(f"{layout.owner_folder(scope)}/{layout.INDEX}")
+                raw = index_file.render_index(self._vault, self._runtime, self._tx, owner, scope)
+                if known is None or known.digest != disk.digest(raw):
+                    yield scope
+
+
+def _totals(files: Iterable[VaultFile]) -> dict[Scope, int]:
+    """Return how many memories and sessions that are not forgotten have files."""
+    found: dict[Scope, set[tuple[str, str]]] = {}
+    for file in files:
+        if file.what in {"memory", "turns"} and not layout.is_deleted(file.scope, file.path):
+            found.setdefault(file.scope, set()).add((file.what, file.name))
+    return {scope: len(items) for scope, items in found.items()}
+
+
+def _has_stamp(known: VaultFile | None, stamp: FileStamp) -> bool:
+    return known is not None and known.stamp == stamp

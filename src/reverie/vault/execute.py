@@ -1,0 +1,357 @@
+"""Execute the actions of a plan, one by one. Each may be repeated after a kill between any two."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from reverie.engine import log
+from reverie.errors import Conflict, InvalidInput, NotFound, SharedReadOnly, VaultError
+from reverie.memory.session import Session
+from reverie.memory.space import Space
+from reverie.memory.store import Store
+from reverie.model import KINDS, Scope, Trust
+from reverie.protocols import Owner
+from reverie.vault import actions as act
+from reverie.vault import disk, edits, layout, log_erasure, render
+from reverie.vault.actions import Action, SyncReport
+from reverie.vault.disk import FileStamp
+from reverie.vault.file_cache import VaultFile
+from reverie.vault.index_file import write_index
+from reverie.vault.log_position import LogPosition
+from reverie.vault.plan_edits import conflict_name
+from reverie.vault.session_files import SessionFiles
+from reverie.vault.vault import Vault
+
+ACTOR = "vault"
+# With more files, all are synced at the end and not one by one.
+SYNC_EACH_LIMIT = 16
+_NEW = FileStamp(0, 0, 0)
+# Errors that concern one file, memory or session. Others, such as a full disk or a busy store, end
+# the run, which is tried again.
+ONE_FILE = (disk.UnusablePath, InvalidInput, Conflict, NotFound, SharedReadOnly)
+
+
+class Executor:
+    """Executes actions on a store and its vault. The caller must hold the lock of the vault."""
+
+    def __init__(
+        self,
+        vault: Vault,
+        store: Store,
+        position: LogPosition,
+        report: SyncReport,
+        progress: Callable[[int], None] | None = None,
+    ) -> None:
+        self._vault = vault
+        self._store = store
+        self._runtime = store.runtime
+        self._position = position
+        self._report = report
+        self._progress = progress
+        self._session_files = SessionFiles(vault, store.runtime)
+        self._sync_each = True
+        # What an action was about that failed; the rest of the plan about it is left out.
+        self.failed: set[str] = set()
+        # Owners of whom something that was erased is still in a file: their log waits.
+        self.unerased: set[Scope] = set()
+
+    def execute(self, actions: Sequence[Action]) -> None:
+        """Execute actions in order; one that concerns a single file and fails is reported."""
+        written = sum(isinstance(action, act.WriteMemory) for action in actions)
+        self._sync_each = written <= SYNC_EACH_LIMIT
+        for action in actions:
+            if action.about in self.failed:
+                continue
+            try:
+                self._do(action)
+            except ONE_FILE as error:
+                self.failed.add(action.about)
+                if (scope := _erased_scope(action)) is not None:
+                    self.unerased.add(scope)
+                self._report.add_problem(action.about, str(error))
+
+    def _do(self, action: Action) -> None:
+        _HANDLERS[type(action)](self, action)
+
+    def _tell(self, action: act.Report) -> None:
+        if action.list == "problems":
+            self._report.add_problem(action.about, action.text)
+        else:
+            getattr(self._report, action.list).append(action.text)
+
+    # -- the store ----------------------------------------------------------------------------
+
+    def _space(self, scope: Scope, session: str | None, trust: Trust = "person") -> Space:
+        """Return the handle that writes for people's files, of a session if one is given."""
+        space = self._store.space(scope.space, user=scope.user, actor=ACTOR, trust=trust)
+        return space if session is None else space.session(session).space
+
+    def _session(self, scope: Scope, session: str) -> Session:
+        return self._store.space(scope.space, user=scope.user, actor=ACTOR).session(session)
+
+    def _owner(self, scope: Scope) -> Owner:
+        with self._runtime.engine.read() as tx:
+            owner = log.resolve_owner(tx, scope)
+        if owner is None:
+            raise InvalidInput(f"the space {scope.space} is not known here")
+        return owner
+
+    def _remember(self, action: act.Remember) -> None:
+        file = action.file
+        document, place = file.document, file.place
+        kind = place.kind or document.text("kind")
+        longer = len(document.content) > self._store.settings.fact_chars
+        kind = kind if kind in KINDS and not (kind == "fact" and longer) else None
+        handle = self._space(place.scope, place.session, edits.parse_trust(document))
+        memory = handle.remember(
+            document.content,
+            kind=kind or ("note" if longer else "fact"),
+            # The stamp makes the key differ when the same file is written again later.
+            key=f"vault:{disk.digest(repr((file.path, file.stamp, file.raw)).encode())}",
+            force=True,
+            source=document.text("source") or None,
+            happened_at=document.text("happened_at") or None,
+            expires_at=document.text("expires_at") or None,
+            **edits.parse_labels(document),
+        )
+        if action.unknown_id is not None:
+            self._report.add_problem(
+                file.path, f"memory {action.unknown_id} is not known here: "
+                f"remembered as {memory.id}"
+            )  # fmt: skip
+        if place.deleted:
+            handle.forget(memory.id, reason=act.MOVED)
+        self._report.remembered.append(file.path)
+        # A killed run may have led to another file for the memory.
+        others = self._vault.files.of(place.scope, "memory", memory.id)
+        self._put(
+            VaultFile(file.path, "memory", place.scope, memory.id, 0, file.digest, file.stamp)
+        )
+        for other in others:
+            if other.path != file.path and self._vault.unchanged_since_write(other):
+                self._vault.remove(other)
+
+    def _revise(self, action: act.Revise) -> None:
+        file, current = action.file, action.memory
+        handle = self._space(file.place.scope, current.session)
+        if action.restore:
+            current = handle.restore(current.id)
+        said = file.document.content.encode("utf-8", "surrogatepass")
+        digest = disk.digest(said + repr(sorted(action.labels.items())).encode())
+        handle.revise(
+            current.id,
+            action.content,
+            expected_version=current.version,
+            key=f"vault:{current.id}:{current.version}:{digest}",
+            reason=act.EDITED,
+            **action.labels,
+        )
+        self._report.revised.append(file.path)
+        if action.forget:
+            handle.forget(current.id, reason=act.MOVED)
+
+    def _forget(self, action: act.Forget) -> None:
+        handle = self._space(action.scope, action.memory.session)
+        handle.forget(action.memory.id, reason=action.reason, key=action.key)
+        self._report.forgotten.append(action.about)
+
+    def _restore(self, action: act.Restore) -> None:
+        self._space(action.scope, action.memory.session).restore(action.memory.id)
+        self._report.restored.append(action.about)
+
+    def _switch_session(self, action: act.SwitchSession) -> None:
+        session = self._session(action.scope, action.session)
+        if action.reason is None:
+            session.restore()
+            self._report.restored.append(action.about)
+        else:
+            session.hide(reason=action.reason)
+            self._report.forgotten.append(action.about)
+
+    # -- files --------------------------------------------------------------------------------
+
+    def _write_memory(self, action: act.WriteMemory) -> None:
+        vault, memory, file = self._vault, action.memory, action.before
+        vault.record_names(action.scope, memory.session)
+        path, before = action.path, None
+        if file is not None:
+            before = self._raw(file)
+        if file is None or path != file.path:
+            path = self._own_or_free(path, memory.id)
+        raw = _rendered(memory, before)
+        new = VaultFile(path, "memory", action.scope, memory.id, memory.version, "", _NEW)
+        if file is not None and path == file.path and raw == before:
+            vault.files.put(new._replace(digest=file.digest, stamp=file.stamp))
+            return
+        line = f"{render.first_line(memory.content)} ({action.op} {memory.id})"
+        vault.write(new, raw, line, sync=self._sync_each)
+        # Removed last, so that the memory has a file at every moment. An edited file stays.
+        if file is not None and file.path != path and vault.unchanged_since_write(file):
+            vault.remove(file)
+
+    def _raw(self, file: VaultFile) -> bytes | None:
+        try:
+            return disk.read(self._vault.path(file.path))
+        except disk.UnreadableFile:
+            return None
+
+    def _own_or_free(self, path: str, id: str) -> str:
+        """Return the path, or a free one if another file has it.
+
+        After a kill the file at the path may be that of this memory.
+        """
+        known = self._vault.files.get(path)
+        if known is not None and known.name == id and self._vault.unchanged_since_write(known):
+            return path
+        folder, _, name = path.rpartition("/")
+        return self._vault.free_path(folder, name)
+
+    def _remove_file(self, action: act.RemoveFile) -> None:
+        if action.erased or self._vault.unchanged_since_write(action.file):
+            self._vault.remove(action.file, action.line)
+
+    def _put_back(self, action: act.PutBack) -> None:
+        source, target = self._vault.path(action.source), self._vault.path(action.target)
+        disk.make_folder(target.parent)
+        source.rename(target)
+        disk.prune(source.parent, self._vault.root)
+
+    def _keep_store_version(self, action: act.KeepStoreVersion) -> None:
+        memory, vault = action.memory, self._vault
+        copy = layout.conflict_path(action.about, memory.version)
+        known = vault.files.get(copy)
+        if vault.stamp(copy) is not None and (
+            known is None or not vault.unchanged_since_write(known)
+        ):
+            folder, _, name = copy.rpartition("/")
+            copy = vault.free_path(folder, name)
+        file = VaultFile(copy, "conflict", action.scope, memory.id, memory.version, "", _NEW)
+        vault.write(file, render.conflict_file(memory))
+        self._report.conflicts.append(
+            f"{action.about}: edited here and in the store; the store's version {memory.version} "
+            f"is kept beside it as {copy.rpartition('/')[2]}"
+        )
+
+    def _keep_edit(self, action: act.KeepEdit) -> None:
+        vault, file = self._vault, action.file
+        folder, _, name = layout.conflict_path(file.path, action.version).rpartition("/")
+        copy = vault.free_path(folder, name)
+        scope, own = file.place.scope, conflict_name(file.place.session or "")
+        vault.write(VaultFile(copy, "conflict", scope, own, 0, "", _NEW), file.raw)
+        self._report.conflicts.append(
+            f"{file.path}: it is a record and was written again; what you wrote is in "
+            f"{copy.rpartition('/')[2]}"
+        )
+        if disk.digest(disk.read(vault.path(file.path))) == file.digest:
+            disk.remove(vault.path(file.path))
+            vault.files.drop(file.path)
+            vault.files.add_pending(scope.space, file.path)
+
+    def _write_session(self, action: act.WriteSession) -> None:
+        owner = self._owner(action.scope)
+        self._session_files.write(owner, action.scope, action.session, action.how)
+
+    def _write_index(self, action: act.WriteIndex) -> None:
+        write_index(self._vault, self._runtime, self._owner(action.scope), action.scope)
+
+    # -- the cache ----------------------------------------------------------------------------
+
+    def _put(self, file: VaultFile) -> None:
+        self._vault.files.put(file)
+        self._vault.files.add_pending(file.scope.space, file.path)
+
+    def _adopt(self, action: act.Adopt) -> None:
+        self._put(action.file)
+
+    def _drop(self, action: act.Drop) -> None:
+        file, now = action.file, self._vault.files.get(action.file.path)
+        # Another file may have been recorded at the path since.
+        same = now is not None and now[1:4] == file[1:4]
+        with self._vault.files.together():
+            if same:
+                self._vault.files.drop(file.path)
+            self._vault.files.add_pending(file.scope.space, file.path)
+
+    def _drop_owner(self, action: act.DropOwner) -> None:
+        files = self._vault.files
+        with files.together():
+            for file in files.list_owner(action.scope):
+                files.add_pending(action.scope.space, file.path)
+            files.drop_owner(action.scope)
+
+    def _hold(self, action: act.Hold) -> None:
+        self._vault.files.hold(action.path, self._runtime.clock.now())
+
+    def _release(self, action: act.Release) -> None:
+        self._vault.files.release(action.path)
+
+    def _count_deletion(self, action: act.CountDeletion) -> None:
+        self._vault.files.note_forgotten(action.scope, self._runtime.clock.now())
+
+    def _reset_deletions(self, action: act.ResetDeletions) -> None:
+        self._vault.files.forget_window()
+
+    def _silence(self, action: act.Silence) -> None:
+        self._vault.files.silence(action.scope.space, action.memory)
+
+    # -- the log ------------------------------------------------------------------------------
+
+    def _erase_from_log(self, action: act.EraseFromLog) -> None:
+        log_erasure.erase(
+            *(self._vault, self._runtime, self._owner(action.scope), action.scope),
+            *(action.entries, action.memories, action.sessions),
+        )
+
+    def _append_log(self, action: act.AppendLog) -> None:
+        if action.scope in self.unerased:
+            return
+        if not self._sync_each:
+            os.sync()
+        self._position.append(action.scope, action.entries)
+        if self._progress is not None:
+            self._progress(len(action.entries))
+
+
+def _erased_scope(action: Action) -> Scope | None:
+    """Return the owner of what an action was to erase from files."""
+    if isinstance(action, act.RemoveFile) and action.erased:
+        return action.file.scope
+    if isinstance(action, act.WriteSession) and action.how == "erase":
+        return action.scope
+    return action.scope if isinstance(action, act.EraseFromLog) else None
+
+
+def _rendered(memory: Any, before: bytes | None) -> bytes:
+    try:
+        return render.memory_file(memory, before)
+    except VaultError as error:
+        raise disk.UnusablePath(str(error)) from error
+
+
+_HANDLERS: dict[type[Action], Callable[[Executor, Any], None]] = {
+    act.Report: Executor._tell,
+    act.Remember: Executor._remember,
+    act.Revise: Executor._revise,
+    act.Forget: Executor._forget,
+    act.Restore: Executor._restore,
+    act.SwitchSession: Executor._switch_session,
+    act.WriteMemory: Executor._write_memory,
+    act.RemoveFile: Executor._remove_file,
+    act.PutBack: Executor._put_back,
+    act.KeepStoreVersion: Executor._keep_store_version,
+    act.KeepEdit: Executor._keep_edit,
+    act.WriteSession: Executor._write_session,
+    act.WriteIndex: Executor._write_index,
+    act.Adopt: Executor._adopt,
+    act.Drop: Executor._drop,
+    act.DropOwner: Executor._drop_owner,
+    act.Hold: Executor._hold,
+    act.Release: Executor._release,
+    act.CountDeletion: Executor._count_deletion,
+    act.ResetDeletions: Executor._reset_deletions,
+    act.Silence: Executor._silence,
+    act.EraseFromLog: Executor._erase_from_log,
+    act.AppendLog: Executor._append_log,
+}

@@ -1,0 +1,55 @@
+"""Remove erased content from the vault's own log, and from what was set aside of it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from itertools import chain
+
+from reverie.engine import log
+from reverie.engine.log import LogEntry
+from reverie.model import Scope
+from reverie.protocols import Owner
+from reverie.vault import layout, log_file
+from reverie.vault.git import purge
+from reverie.vault.vault import Vault
+from reverie.write.runtime import Runtime
+
+
+def erase(
+    vault: Vault,
+    runtime: Runtime,
+    owner: Owner,
+    scope: Scope,
+    ended: Sequence[LogEntry],
+    memories: Collection[str],
+    sessions: Collection[str],
+) -> None:
+    """Rewrite the lines about these memories and sessions to what the store's log says now.
+
+    ``ended`` are the entries of the erasures.
+    """
+    blanked = {at for entry in ended for at in (entry.body or {}).get("entries", ())}
+
+    def is_about(line: log_file.LogLine) -> bool:
+        origin = line.get("origin") or [None]
+        return (line["space"], line["user"]) == (scope.space, scope.user) and (
+            line.get("memory") in memories
+            or line.get("session") in sessions
+            or origin[0] in sessions
+            or line["position"] in blanked
+        )
+
+    positions = sorted({line["position"] for line in vault.journal.lines() if is_about(line)})
+    with runtime.engine.read() as tx:
+        tx.enter(owner)
+        now = log.find_at_positions(tx, owner, positions, strict=True)
+
+    def alter(line: log_file.LogLine) -> log_file.LogLine | None:
+        entry = now.get(line["position"])
+        return None if entry is None or not is_about(line) else log_file.build_line(scope, entry)
+
+    for path in vault.journal.change(alter):
+        vault.files.add_pending(scope.space, path.relative_to(vault.root).as_posix())
+    told_now = (log_file.build_line(scope, entry) for entry in ended)
+    if purge.scrub_damaged_lines(vault, chain(vault.journal.lines(), told_now)):
+        vault.files.add_pending(scope.space, f"{layout.STATE_FOLDER}/{log_file.DAMAGED_FILE}")

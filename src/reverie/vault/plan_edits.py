@@ -1,0 +1,341 @@
+"""Plan what people's changes of files mean for the store: remember, revise, forget, restore.
+
+The front matter of a file names the version of the memory that the person had before them. The file
+was edited if it differs from that version, whatever the store's current version is. So a file that
+is merely out of date is not taken for an edit, and a change on both sides is seen as a conflict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from reverie.model import Memory
+from reverie.text.frontmatter import equal_ignoring_crlf
+from reverie.vault import edits, layout, render
+from reverie.vault.actions import (
+    MOVED,
+    Action,
+    Adopt,
+    Drop,
+    Forget,
+    KeepEdit,
+    KeepStoreVersion,
+    PutBack,
+    Remember,
+    RemoveFile,
+    Report,
+    Restore,
+    Revise,
+    SwitchSession,
+)
+from reverie.vault.disk import FileStamp
+from reverie.vault.file_cache import VaultFile
+from reverie.vault.state import DiskFile, MemoryHistory, Name, Snapshot
+
+_NEW = FileStamp(0, 0, 0)
+
+
+def plan_edits(now: Snapshot) -> list[Action]:
+    """Return the actions for all changed files, and a report of each that cannot be used."""
+    work = _Edits(now)
+    for path, why in now.disk.unusable.items():
+        work.actions.append(Report(path, "problems", why))
+    changed = [now.disk.changed[path] for path in sorted(now.disk.changed)]
+    for file in changed:
+        if not work.is_bare(file):
+            work.take(file)
+    # Whether the memory's own file was moved elsewhere is known by now.
+    for file in changed:
+        if work.is_bare(file):
+            work.take(file)
+    return work.actions
+
+
+def conflict_name(session: str) -> str:
+    """Return the cache name of a session's conflict copies, which is never a memory's id."""
+    return f"session {session}"
+
+
+class _Edits:
+    def __init__(self, now: Snapshot) -> None:
+        self._now = now
+        self._store, self._disk, self._cache = now.store, now.disk, now.cache
+        self.actions: list[Action] = []
+        # The files that this plan takes for those of a memory.
+        self._taken: dict[Name, str] = {}
+        self._switched: set[Name] = set()
+
+    def take(self, file: DiskFile) -> None:
+        if file.path in self._now.failed:
+            return
+        if file.place.what == "memory":
+            self._memory(file)
+        elif file.place.what == "conflict":
+            self._conflict(file)
+        else:
+            self._record(file)
+
+    def _add(self, action: Action) -> None:
+        self.actions.append(action)
+
+    def _problem(self, file: DiskFile, why: str) -> None:
+        self._add(Report(file.path, "problems", why))
+
+    def is_bare(self, file: DiskFile) -> bool:
+        """Whether the file of a memory lost its front matter."""
+        return (
+            file.place.what == "memory"
+            and not file.document.text("id")
+            and self._known_as(file) is not None
+        )
+
+    def _known_as(self, file: DiskFile) -> str | None:
+        """Return the id that the cache has for a file whose front matter names none."""
+        known = self._cache.get(file.path)
+        if known is None or known.what != "memory" or known.scope != file.place.scope:
+            return None
+        history = self._store.memories.get((known.scope, known.name))
+        if history is None or history.erased or (known.scope, known.name) in self._taken:
+            return None
+        return known.name
+
+    # -- the files of memories ----------------------------------------------------------------
+
+    def _memory(self, file: DiskFile) -> None:
+        document, scope = file.document, file.place.scope
+        for problem in document.problems:
+            self._problem(file, problem)
+        if document.broken:
+            return
+        if not file.raw.strip():
+            self._problem(file, "it is empty: nothing was changed")
+            return
+        told = document.text("id") or None
+        id = told or self._known_as(file)
+        history = None if id is None else self._store.memories.get((scope, id))
+        if id is None or history is None:
+            self._add(Remember(file.path, file, unknown_id=told))
+        elif history.erased:
+            self._erased(file, id, history)
+        elif (other := self._elsewhere(file, id)) is not None:
+            self._copied(file, history, other)
+        else:
+            self._taken[scope, id] = file.path
+            self._edited(file, history, bare=told is None)
+            self._settle(file, id)
+
+    def _erased(self, file: DiskFile, id: str, history: MemoryHistory) -> None:
+        scope = file.place.scope
+        if history.position > self._cache.cursor(scope):
+            # Erased since the last sync: the person had nothing to say about it yet.
+            known = self._cache.get(file.path)
+            gone = known or VaultFile(file.path, "memory", scope, id, 0, "", _NEW)
+            self._add(RemoveFile(file.path, gone, f"(erase {id})", erased=True))
+        else:
+            self._problem(
+                file,
+                f"memory {id} was erased and stays so: "
+                "remove the file, or its id to remember it again",
+            )
+
+    def _elsewhere(self, file: DiskFile, id: str) -> str | None:
+        """Return the path of another file that is the memory's, and is still there."""
+        scope = file.place.scope
+        if (taken := self._taken.get((scope, id))) is not None:
+            return taken
+        for known in self._cache.of(scope, "memory", id):
+            if known.path != file.path and self._says_id(known):
+                return known.path
+        return None
+
+    def _says_id(self, known: VaultFile) -> bool:
+        if known.path in self._disk.gone:
+            return False
+        found = self._disk.changed.get(known.path)
+        if found is None:
+            return True
+        return found.document.broken or found.document.text("id") == known.name
+
+    def _copied(self, file: DiskFile, history: MemoryHistory, other: str) -> None:
+        """Take a second file with the same id: with other content it is a new memory."""
+        current, states = history.current, history.states()
+        scope = file.place.scope
+        new_path = layout.new_path(scope, current, history.first)
+        if file.raw == render.memory_file(current) and file.path == new_path:
+            # A killed run wrote a second file for the memory.
+            second = VaultFile(file.path, "memory", scope, current.id, 0, file.digest, file.stamp)
+            self._add(RemoveFile(file.path, second))
+        elif any(
+            equal_ignoring_crlf(file.document.content, each.content) for each in states.values()
+        ):
+            self._problem(file, f"a copy of {other}: both say they are memory {current.id}")
+        else:
+            self._problem(file, f"{other} is memory {current.id} already: this is a new one")
+            self._add(Remember(file.path, file))
+
+    def _edited(self, file: DiskFile, history: MemoryHistory, *, bare: bool) -> None:
+        states, current = history.states(), history.current
+        base = self._base(file, current.id, states)
+        revision = self._revision(file, current, base, bare=bare)
+        forgotten = current.forgotten_at is not None
+        if revision is not None:
+            if base is not None and not edits.same_state(base, current):
+                self._add(KeepStoreVersion(file.path, file.place.scope, current))
+            self._add(revision)
+            if revision.restore and not revision.forget:
+                self._add(
+                    Report(
+                        file.path,
+                        "conflicts",
+                        f"{file.path}: edited here and forgotten in the store; it is restored",
+                    )
+                )
+            forgotten = revision.forget if revision.restore else forgotten
+        self._moved(file, current, base, forgotten=forgotten)
+
+    def _base(self, file: DiskFile, id: str, states: Mapping[int, Memory]) -> Memory | None:
+        """Return the version that the person edited, if the store has it."""
+        version = render.parse_number(file.document.text("version"))
+        diverged = self._cache.diverged.get((file.place.scope, id))
+        return states.get(version if diverged is None else min(version, diverged - 1))
+
+    def _revision(
+        self, file: DiskFile, current: Memory, base: Memory | None, *, bare: bool
+    ) -> Revise | None:
+        """Return the revision that a file asks for; None when it says what the store says.
+
+        ``bare``: a person removed the front matter, so the labels stay as they are.
+        """
+        document = file.document
+        wanted = edits.memory_labels(current) if bare else edits.parse_labels(document)
+        if base is not None and edits.matches_version(base, document, wanted):
+            return None
+        if edits.matches_version(current, document, wanted):
+            return None
+        # A new content is the person's; with new labels alone, the content keeps its author.
+        same = equal_ignoring_crlf(document.content, current.content)
+        forgotten = current.forgotten_at is not None
+        return Revise(
+            file.path,
+            file,
+            current,
+            None if same else document.content,
+            wanted,
+            restore=forgotten,
+            forget=forgotten and file.place.deleted,
+        )
+
+    def _moved(
+        self, file: DiskFile, current: Memory, base: Memory | None, *, forgotten: bool
+    ) -> None:
+        """Forget or restore a memory whose file was moved into or out of ``deleted/``."""
+        scope, deleted = file.place.scope, file.place.deleted
+        known = self._cache.of(scope, "memory", current.id)
+        # The former path is more reliable than front matter, which a person may have edited.
+        before = "forgotten_at" in file.document.fields
+        if known:
+            before = layout.is_deleted(scope, known[0].path)
+        # A file at the place of the version that it names was not moved: it is out of date.
+        lags = base is not None and (base.forgotten_at is not None) == deleted
+        if lags or before == deleted or forgotten == deleted:
+            return
+        if deleted:
+            self._add(Forget(file.path, scope, current, MOVED))
+        else:
+            self._add(Restore(file.path, scope, current))
+
+    def _settle(self, file: DiskFile, id: str) -> None:
+        """Record the path where the person put the file; the next plan writes to it."""
+        scope = file.place.scope
+        found = VaultFile(file.path, "memory", scope, id, 0, file.digest, file.stamp)
+        self._add(Adopt(file.path, found))
+        for other in self._cache.of(scope, "memory", id):
+            if other.path != file.path:
+                self._add(Drop(file.path, other))
+                self._add(Report(file.path, "moved", f"{other.path} → {file.path}"))
+
+    # -- conflict copies ----------------------------------------------------------------------
+
+    def _conflict(self, file: DiskFile) -> None:
+        """Record a conflict copy as it is; a person may edit or delete it."""
+        known = self._cache.get(file.path)
+        told = file.document.text("conflict_of") or conflict_name(file.place.session or "")
+        name = told if known is None else known.name
+        self._adopt(file, name, 0)
+
+    def _adopt(self, file: DiskFile, name: str, version: int) -> None:
+        what, scope = file.place.what, file.place.scope
+        found = VaultFile(file.path, what, scope, name, version, file.digest, file.stamp)
+        self._add(Adopt(file.path, found))
+
+    # -- turns, summaries and indexes ---------------------------------------------------------
+
+    def _record(self, file: DiskFile) -> None:
+        """Take a record that is new or differs from what was written.
+
+        Records tell what was said, so an edit changes nothing in the store: it is kept beside the
+        record, which is written again.
+        """
+        if file.sealed and self._own(file):
+            return
+        known = self._cache.get(file.path)
+        if self._is_ours_to_write(file):
+            self._add(KeepEdit(file.path, file, 0 if known is None else known.version))
+        else:
+            self._problem(file, "its name is kept for what Reverie writes: give it another")
+
+    def _is_ours_to_write(self, file: DiskFile) -> bool:
+        if file.place.what == "index":
+            return file.place.scope in self._store.owners
+        return self._is_known_session(file)
+
+    def _is_known_session(self, file: DiskFile) -> bool:
+        return (file.place.scope, file.place.session or "") in self._store.sessions
+
+    def _own(self, file: DiskFile) -> bool:
+        """Take an unchanged record of ours; False when the store does not have its content."""
+        place, fields = file.place, file.document.fields
+        if place.what == "index":
+            if file.path == f"{layout.owner_folder(place.scope)}/{layout.INDEX}":
+                self._adopt(file, "", 0)
+            else:
+                self._problem(file, "a copy of an index: nothing was changed")
+            return True
+        session = str(fields.get("conversation_id", ""))
+        if session != place.session or not self._is_known_session(file):
+            self._put_back(file)
+            return True
+        if file.last is None:
+            return False
+        was = self._former(file)
+        if was is not None and file.place.what == "turns":
+            self._switch(file, session)
+        self._adopt(file, session, file.last)
+        if was is not None:
+            self._add(Drop(file.path, was))
+        return True
+
+    def _former(self, file: DiskFile) -> VaultFile | None:
+        """Return the missing file that this one was before it was moved to or from ``deleted/``."""
+        turn = layout.from_deleted_path if file.place.deleted else layout.to_deleted_path
+        was = self._cache.get(turn(file.place.scope, file.path))
+        return was if was is not None and was.path in self._disk.gone else None
+
+    def _switch(self, file: DiskFile, session: str) -> None:
+        """Hide or restore a session whose files were moved into or out of ``deleted/``."""
+        scope, deleted = file.place.scope, file.place.deleted
+        known = self._store.sessions[scope, session]
+        # Hidden or restored since the last sync: nobody moved its files, they are out of date.
+        lags = known.switched > self._cache.cursor(scope)
+        if known.hidden != deleted and not lags and (scope, session) not in self._switched:
+            self._switched.add((scope, session))
+            self._add(SwitchSession(file.path, scope, session, MOVED if deleted else None))
+
+    def _put_back(self, file: DiskFile) -> None:
+        """Move a record that was renamed, or moved to another owner, back to its path."""
+        for known in self._cache.with_digest(file.place.what, file.digest):
+            if known.path != file.path and known.path in self._disk.gone:
+                self._add(PutBack(file.path, file.path, known.path))
+                self._problem(file, "records keep their names and owners: it was put back")
+                return
+        self._problem(file, "the conversation is not known here: nothing was changed")

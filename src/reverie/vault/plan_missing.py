@@ -1,0 +1,264 @@
+"""Plan what deleted files mean: forget their memories, but many at once only after confirmation.
+
+A person who deletes one file wants it forgotten. Many missing files can be another branch, a
+partial clone, a folder that was moved, or a wrong ``rm``. When a deletion would forget more than
+half of an owner's or a space's memories, or more than ``MAX_AT_ONCE``, nothing is forgotten: the
+files are neither forgotten nor restored until the person answers or the files are back.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from reverie.model import Scope
+from reverie.vault import layout, names
+from reverie.vault.actions import (
+    DELETED,
+    Action,
+    CountDeletion,
+    Drop,
+    DropOwner,
+    Forget,
+    Hold,
+    Release,
+    Report,
+    ResetDeletions,
+    SwitchSession,
+    WriteMemory,
+)
+from reverie.vault.file_cache import VaultFile
+from reverie.vault.state import MemoryHistory, Snapshot
+
+# More deletions at once must be confirmed, however many files there are in all.
+MAX_AT_ONCE = 20
+# Fewer deletions need no confirmation, whatever their share of a space.
+MIN_FOR_SHARE = 3
+# Deletions within this time count together, since they may be noticed one by one.
+WINDOW_MS = 60_000
+
+
+class LostItem(NamedTuple):
+    """What a missing file would forget: a memory, or a session with all its files."""
+
+    scope: Scope
+    what: str
+    name: str
+
+
+def needs_confirmation(lost: int, total: int) -> bool:
+    """Whether a person must confirm this number of deletions among this number of files."""
+    return lost > MAX_AT_ONCE or (lost >= MIN_FOR_SHARE and 2 * lost > total)
+
+
+def plan_missing(now: Snapshot) -> list[Action]:
+    """Return the actions for all deleted files, other than those that were only moved."""
+    work = _Missing(now)
+    work.take()
+    return work.actions
+
+
+class _Missing:
+    def __init__(self, now: Snapshot) -> None:
+        self._now = now
+        self._store, self._cache = now.store, now.cache
+        # Files that were changed and could not be read in: one may be what a missing one became.
+        unread = {
+            (file.place.scope, file.document.text("id") or names.parse_id(path))
+            for path, file in now.disk.changed.items()
+        }
+        self._gone = {
+            path: file
+            for path, file in sorted(now.disk.gone.items())
+            if path not in now.failed and (file.scope, file.name) not in unread
+        }
+        self._held = [file for path, file in self._gone.items() if path in self._cache.held]
+        self._sessions: dict[LostItem, bool] = {}
+        self.actions: list[Action] = []
+
+    def _add(self, action: Action) -> None:
+        self.actions.append(action)
+
+    def take(self) -> None:
+        for path in sorted(self._cache.held):
+            if path not in self._now.disk.gone:
+                self._add(Release(f"held {path}", path))
+        asked = {file.scope for file in self._held}
+        lost = dict[LostItem, list[VaultFile]]()
+        for scope, files in self._by_owner().items():
+            if not self._now.shows(scope):
+                # Tidied away. Shown again, it is written again.
+                for file in files:
+                    self._add(Drop(file.path, file))
+            elif scope in self._cache.away and scope not in asked and self._now.missing != "forget":
+                self._away(scope)
+            else:
+                for file in files:
+                    if (item := self._item(file)) is None:
+                        self._drop(file)
+                    else:
+                        lost.setdefault(item, []).append(file)
+        if self._now.missing == "ask":
+            self._hold_or_forget(lost)
+        elif lost or self._cache.deletions:
+            self._as_answered(lost)
+
+    def _by_owner(self) -> dict[Scope, list[VaultFile]]:
+        found: dict[Scope, list[VaultFile]] = {}
+        for file in self._gone.values():
+            found.setdefault(file.scope, []).append(file)
+        return found
+
+    def _away(self, scope: Scope) -> None:
+        """Write all files of an owner again: all are missing, as when a disk is not mounted."""
+        folder, many = layout.owner_folder(scope), self._cache.away[scope]
+        self._add(DropOwner(folder, scope))
+        self._add(
+            Report(
+                folder,
+                "problems",
+                f"all of its {many} files are gone: nothing was forgotten, they are written again",
+            )
+        )
+
+    # -- what would be forgotten --------------------------------------------------------------
+
+    def _item(self, file: VaultFile) -> LostItem | None:
+        """Return what deleting a file forgets, or None when it forgets nothing."""
+        if file.what == "memory":
+            own = self._cache.of(file.scope, "memory", file.name)
+            lost = all(each.path in self._gone for each in own) and self._is_shown(file)
+            return LostItem(file.scope, "memory", file.name) if lost else None
+        if file.what not in {"turns", "summary"}:
+            return None
+        item = LostItem(file.scope, "turns", file.name)
+        # A session may have thousands of files.
+        if item not in self._sessions:
+            self._sessions[item] = self._is_session_lost(file.scope, file.name)
+        return item if self._sessions[item] else None
+
+    def _history(self, file: VaultFile) -> MemoryHistory | None:
+        """Return the memory of a file, unless it is forgotten or erased."""
+        found = self._store.memories.get((file.scope, file.name))
+        if found is None or found.erased or found.current.forgotten_at is not None:
+            return None
+        return found
+
+    def _is_shown(self, file: VaultFile) -> bool:
+        """Whether the memory of a file is not forgotten, and the person saw its last version."""
+        found = self._history(file)
+        return found is not None and found.position <= self._cache.cursor(file.scope)
+
+    def _is_session_lost(self, scope: Scope, session: str) -> bool:
+        files = self._cache.of(scope, "turns", session)
+        known = self._store.sessions.get((scope, session))
+        if known is None or known.hidden or not files:
+            return False
+        gone = all(file.path in self._gone for file in files)
+        return gone and known.row.position <= self._cache.cursor(scope)
+
+    def _drop(self, file: VaultFile) -> None:
+        """Plan for a file whose deletion forgets nothing; most are written again."""
+        scope, name = file.scope, file.name
+        if file.what == "memory":
+            found = self._history(file)
+            alone = all(each.path in self._gone for each in self._cache.of(scope, "memory", name))
+            if found is not None and alone and file.version < found.current.version:
+                self._add(
+                    Report(
+                        file.path,
+                        "conflicts",
+                        f"{file.path}: deleted here and changed in the store; it is written again",
+                    )
+                )
+        elif file.what == "turns" and (known := self._store.sessions.get((scope, name))):
+            some = any(each.path not in self._gone for each in self._cache.of(scope, "turns", name))
+            if some and not known.hidden and known.row.position <= self._cache.cursor(scope):
+                self._add(
+                    Report(
+                        file.path,
+                        "problems",
+                        "it was a part of a conversation: it is written again",
+                    )
+                )
+        self._add(Drop(file.path, file))
+
+    # -- confirmation -------------------------------------------------------------------------
+
+    def _hold_or_forget(self, lost: Mapping[LostItem, Sequence[VaultFile]]) -> None:
+        waiting = {item for file in self._held if (item := self._item(file)) is not None}
+        new = [item for item in lost if item not in waiting]
+        many = Counter(item.scope for item in (*waiting, *new))
+        asked = self._asked_about(many) if new else set()
+        for item, files in lost.items():
+            if item not in waiting and item.scope not in asked:
+                self._forget(item, files)
+                self._add(CountDeletion(files[0].path, item.scope))
+                continue
+            for file in files:
+                if file.path not in self._cache.held:
+                    self._add(Hold(file.path, file.path))
+        for scope in dict.fromkeys(item.scope for item in lost):
+            if scope in asked or any(item.scope == scope for item in waiting):
+                self._add(
+                    Report(
+                        layout.owner_folder(scope),
+                        "problems",
+                        f"the files of {many[scope]} memories or conversations are gone, and "
+                        "nothing is forgotten yet: 'reverie vault sync --missing forget' forgets "
+                        "them, 'reverie vault sync --missing restore' writes their files again",
+                    )
+                )
+
+    def _asked_about(self, lost: Mapping[Scope, int]) -> set[Scope]:
+        """Return the owners whose deletions have to be confirmed."""
+        recent, totals, asked = self._cache.deletions, self._cache.totals, set[Scope]()
+        for space in dict.fromkeys(scope.space for scope in lost):
+            own = [scope for scope in lost if scope.space == space]
+            before = sum(many for scope, many in recent.items() if scope.space == space)
+            many = sum(lost[scope] for scope in own) + before
+            if many < MIN_FOR_SHARE:
+                continue
+            total = sum(many for scope, many in totals.items() if scope.space == space)
+            if needs_confirmation(many, total + before):
+                asked.update(own)
+                continue
+            for scope in own:
+                gone = recent.get(scope, 0)
+                if needs_confirmation(lost[scope] + gone, totals.get(scope, 0) + gone):
+                    asked.add(scope)
+        return asked
+
+    def _as_answered(self, lost: Mapping[LostItem, Sequence[VaultFile]]) -> None:
+        for item, files in lost.items():
+            if self._now.missing == "forget":
+                self._forget(item, files)
+            else:
+                self._restore(item, files)
+        # What was confirmed does not count against what is deleted next.
+        self._add(ResetDeletions(""))
+
+    def _forget(self, item: LostItem, files: Sequence[VaultFile]) -> None:
+        """Plan to forget it, and then to drop its files: after a failure it is tried again."""
+        first = files[0]
+        if item.what == "memory":
+            memory = self._store.memories[item.scope, item.name].current
+            key = f"vault:{item.name}:{memory.version}:deleted"
+            self._add(Forget(first.path, item.scope, memory, DELETED, key))
+        else:
+            self._add(SwitchSession(first.path, item.scope, item.name, DELETED))
+        for file in files:
+            self._add(Drop(first.path, file))
+
+    def _restore(self, item: LostItem, files: Sequence[VaultFile]) -> None:
+        """Plan to write deleted files again, that of a memory at its former path."""
+        first, *others = files
+        if item.what == "memory":
+            memory = self._store.memories[item.scope, item.name].current
+            self._add(WriteMemory(first.path, item.scope, memory, "restore", first.path, first))
+            self._add(Release(first.path, first.path))
+        else:
+            others = list(files)
+        for file in others:
+            self._add(Drop(first.path, file))
