@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -59,3 +60,15 @@ def test_session_erase_with_rewrite_history_purges_git(reverie: CommandLine, roo
 def test_erase_without_a_vault_mentions_no_vault(reverie: CommandLine) -> None:
     output = reverie.run("erase", reverie.remember(SECRET), "--yes", "--rewrite-history")
     assert "vault" not in output.stdout + output.stderr
+
+
+def test_rewrite_history_without_its_extra_erases_nothing(
+    reverie: CommandLine, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id = reverie.remember(SECRET)
+    monkeypatch.setitem(sys.modules, "git_filter_repo", None)
+    message = reverie.error("erase", id, "--yes", "--rewrite-history", code=2)
+    assert message.count("\n") <= 1 and "pip install 'reverie[vault]'" in message
+    assert SECRET in reverie.text("show", id)
+    reverie.run("erase", id, "--yes")
+    assert "pip install 'reverie[vault]'" in reverie.error("vault", "scrub", code=2)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import click
 
 from reverie.cli.exit_codes import exit_on_problems
 from reverie.cli.output import pluralize, print_line, print_stderr
+from reverie.errors import MissingExtra
 from reverie.memory import Space, Store
 from reverie.model import ErasureReport, SessionErasure
 from reverie.write import vault_link
@@ -17,9 +19,19 @@ if TYPE_CHECKING:
     from reverie.vault.git.purge import ScrubReport
 
 HISTORY_HINT = "The vault's git history still holds it: 'reverie vault scrub' takes it out."
+
+
+def _require_filter_repo(_context: object, _option: object, rewrite: bool) -> bool:
+    """Refuse before anything is erased: what was erased is searched for only once."""
+    if rewrite and find_spec("git_filter_repo") is None:
+        raise MissingExtra("--rewrite-history", "vault")
+    return rewrite
+
+
 REWRITE_OPTION = click.option(
     "--rewrite-history",
     is_flag=True,
+    callback=_require_filter_repo,
     help="Remove it from the vault's git history too, and check that it is gone.",
 )
 

@@ -30,7 +30,7 @@ from reverie.vault import (
     render,
 )
 from reverie.vault.git.repo import Repository
-from reverie.vault.git.rewrite import rewrite
+from reverie.vault.git.rewrite import read_contents, rewrite
 from reverie.vault.git.search import find_bytes, find_files_with
 from reverie.vault.layout import ParsedPath
 from reverie.vault.vault import Vault
@@ -144,7 +144,7 @@ def scrub(vault: Vault) -> ScrubReport:
 
     eraser = Eraser(vault.parse_path, gone, current)
     # First a look at all of it: an index or a summary may quote what a later commit erases.
-    rewrite(repository, change_blob=eraser.collect, change_message=str)
+    read_contents(repository, eraser.clean_file)
     done = rewrite(repository, change_blob=eraser.clean_file, change_message=eraser.clean_message)
     vault.files.scrub()
     needles = {text: _needles(text) for text in eraser.texts}
@@ -220,11 +220,6 @@ class Eraser:
     @property
     def names(self) -> set[bytes]:
         return {name.encode() for known in self._names.values() for name in known}
-
-    def collect(self, path: str, raw: bytes) -> bytes:
-        """Collect the erased texts of a file, and return it unchanged."""
-        self.clean_file(path, raw)
-        return raw
 
     def clean_file(self, path: str, raw: bytes) -> bytes | None:
         """Return a file without erased content; None when the file has to be removed."""

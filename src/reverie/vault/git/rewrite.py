@@ -1,9 +1,9 @@
 """Rewrite the whole history of a repository, so that erased content is nowhere in it.
 
-Objects are read with ``cat-file --batch`` and written as one pack that ``index-pack`` checks.
-``fast-export`` and ``fast-import`` are not used: they lose what they cannot express (encodings, odd
-modes, further headers, tags of trees, older stashes), give every commit a new id, and pass a
-content once however many paths it has. Here, an unchanged object keeps its bytes and its id.
+The commits that hold erased content, and those after them, are read with ``git fast-export``,
+changed through git-filter-repo and written with ``git fast-import``; all others keep their bytes
+and their ids. What that stream cannot express is written separately: tags, and headers that git
+does not know.
 
 Nothing is destroyed before all refs were switched in one transaction. A rewrite that was killed can
 be run again, and does what is left to do.
@@ -11,40 +11,35 @@ be run again, and does what is left to do.
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from types import ModuleType, SimpleNamespace
+from typing import Any, NamedTuple, TypeAlias
 
-from reverie.errors import VaultError
-from reverie.vault.git.objects import (
-    CommitOrTag,
-    PackWriter,
-    TreeEntry,
-    entries,
-    person,
-    places,
-    tree_of,
-)
-from reverie.vault.git.process import (
-    DEFAULT_AUTHOR,
-    DEFAULT_EMAIL,
-    LONG_TIMEOUT_SECONDS,
-    Git,
-    GitPipe,
-)
+from reverie.errors import MissingExtra, VaultError
+from reverie.vault.disk import write
+from reverie.vault.git.objects import CommitOrTag, object_id
+from reverie.vault.git.process import LONG_TIMEOUT_SECONDS, Git, GitPipe
 from reverie.vault.git.repo import Repository, hash_name_of
 
 ChangeBlob: TypeAlias = Callable[[str, bytes], bytes | None]
 ChangeMessage: TypeAlias = Callable[[str], str]
 
-# So many names are looked for in a tree one by one; for more it is read from end to end.
-FEW = 40
-_HELD_STASHES = "refs/reverie/stashes"
+_STREAM_REF = b"refs/reverie/rewritten"
 _SIGNED = (b"gpgsig", b"gpgsig-sha256")
+_PLAIN_HEADERS = {b"tree", b"parent", b"author", b"committer", b"encoding", *_SIGNED}
+_PERSON = re.compile(rb"[^<>\n]* <[^<>\n]*> \d+ [+-]\d{4}")
+# Numbers of objects in a stream are smaller than this, ids of 64 digits larger.
+_FIRST_ID = 1 << 64
+_MODES = {b"100644", b"100755", b"120000", b"160000"}
 _SIGNATURE = b"\n-----BEGIN "
 # What git notes for its next command; none of it is needed once nothing is in progress.
 _LEFT_OVER = (
@@ -72,7 +67,7 @@ class Ref(NamedTuple):
 
     place: Path
     name: str
-    id: bytes
+    id: bytes  # of an object, in hexadecimal, as everywhere here
     kind: bytes
 
 
@@ -95,280 +90,353 @@ def rewrite(
     None removes a file from that commit. Contents are passed once for each path, work tree files
     never. Authors, committers and dates stay; commits that become empty stay as well.
     """
+    filter_repo = load_filter_repo()
+    with _writable(repo) as git:
+        sources = _Sources.of(git)
+        with git.open_pipe("cat-file", "--batch") as objects:
+            history = _History(git, objects, sources)
+            rewriter = _Rewriter(history, filter_repo, change_blob, change_message)
+            rewriter.run()
+            new_refs = [
+                (ref, rewriter.renamed(ref), rewriter.new(ref.id, ref.kind)) for ref in sources.refs
+            ]
+            new_staged = rewriter.new_staged()
+        for place in sources.folders:
+            _restage(git, place, [pair for pair in new_staged if pair[0].place == place])
+        switched = _switch(git, sources.folders, new_refs)
+        _write_stash_log(git, rewriter)
+        _clean(git, sources.folders)
+        return RewriteReport(rewriter.commits, rewriter.files, rewriter.messages, switched)
+
+
+def read_contents(repo: Repository, visit: Callable[[str, bytes], object]) -> None:
+    """Pass every content of the history, and of what is staged, once for each of its paths."""
+    with _writable(repo) as git, git.open_pipe("cat-file", "--batch") as objects:
+        history = _History(git, objects, _Sources.of(git))
+        for path, name in history.contents():
+            visit(os.fsdecode(path), history.object(name)[1])
+
+
+def load_filter_repo() -> ModuleType:
+    """Load git-filter-repo, once for each rewrite: it numbers objects in global variables."""
+    spec = importlib.util.find_spec("git_filter_repo")
+    if spec is None or spec.loader is None:
+        raise MissingExtra("rewriting the history of a vault", "vault")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@contextmanager
+def _writable(repo: Repository) -> Iterator[Git]:
     repo.require_quiet()
     git = repo.git
     _require_whole(git)
     try:
-        return _rewrite(git, change_blob, change_message)
+        yield git
     except OSError as error:
         raise VaultError(f"history cannot be rewritten ({error}): repeat it later") from error
 
 
-def _rewrite(git: Git, change_blob: ChangeBlob, change_message: ChangeMessage) -> RewriteReport:
-    _restore_stashes(git)
-    folders = [git.common(), *sorted(git.common().glob("worktrees/*/"))]
-    refs = [ref for place in folders for ref in _refs(git, place)]
-    refs = list(
-        {(ref.place if _is_local(ref.name) else None, ref.name): ref for ref in refs}.values()
-    )
-    stashes = _stashes(git)
-    staged = [entry for place in folders for entry in _staged(git, place)]
-    with tempfile.TemporaryFile(dir=git.common() / "objects", prefix="tmp_reverie_") as file:
-        pack = PackWriter(file, hash_name_of(git))
-        with git.open_pipe("cat-file", "--batch") as talk:
-            history = _HistoryRewriter(git, talk, pack, change_blob, change_message)
-            history.look(refs, stashes, staged)
-            new_refs = [(ref, history.renamed(ref), history.new(ref.id, ref.kind)) for ref in refs]
-            held = history.held(stashes)
-            new_staged = history.new_staged(staged)
-        if len(pack):
-            pack.finish()
-            with git.open_pipe("index-pack", "--stdin", given=file):
-                pass
-    for place in folders:
-        own = [(entry, line) for entry, line in new_staged if entry.place == place]
-        _restage(git, place, own)
-    if held is not None:
-        git.run("update-ref", _HELD_STASHES, held.hex())
-    switched = _switch(git, folders, new_refs)
-    _clean(git, folders)
-    return RewriteReport(history.commits, history.files, history.messages, switched)
+@dataclass(frozen=True, slots=True)
+class _Sources:
+    """Everything from which objects of a repository are reached."""
+
+    folders: list[Path]
+    refs: list[Ref]
+    stashes: list[bytes]
+    staged: list[Staged]
+
+    @classmethod
+    def of(cls, git: Git) -> _Sources:
+        folders = _folders(git)
+        refs = {
+            (ref.place if _is_local(ref.name) else None, ref.name): ref
+            for place in folders
+            for ref in _refs(git, place)
+        }
+        staged = [entry for place in folders for entry in _staged(git, place)]
+        stashes = [name for name, _ in _stashes(git)]
+        return cls(folders, list(refs.values()), stashes, staged)
 
 
-class _HistoryRewriter:
+class _History:
+    """Reads the commits of a repository, and what each of them changed."""
+
+    def __init__(self, git: Git, objects: GitPipe, sources: _Sources) -> None:
+        self.git = git
+        self.object = objects.object
+        self.sources = sources
+        self.parents: dict[bytes, list[bytes]] = {}
+        # Commits that stand for a tree which a ref or a tag names.
+        self.tree_commits: dict[bytes, bytes] = {}
+        self._blobs: list[bytes] = []
+        for ref in sources.refs:
+            self._add_target(ref.id, ref.kind)
+        notes = [ref.id for ref in sources.refs if ref.name.startswith("refs/notes/")]
+        others = [ref.id for ref in sources.refs if not ref.name.startswith("refs/notes/")]
+        self.commits = self._order([*others, *sources.stashes, *self.tree_commits.values()])
+        # Notes are named after commits, so they come when those have their new names.
+        known = set(self.commits)
+        self.notes = [one for one in self._order(notes) if one not in known]
+
+    def read(self, name: bytes) -> CommitOrTag:
+        return CommitOrTag.parse(self.object(name)[1])
+
+    def contents(self) -> Iterator[tuple[bytes, bytes]]:
+        """Yield path and id of each content, once for each of its paths."""
+        seen = set[tuple[bytes, bytes]]()
+        changes = ((path, name) for _, path, name in self.changes([*self.commits, *self.notes]))
+        others = ((b"", name) for name in self._blobs)
+        staged = ((entry.path, entry.id) for entry in self.sources.staged)
+        for found in chain(changes, others, staged):
+            if found[1] and found not in seen:
+                seen.add(found)
+                yield found
+
+    def changes(self, commits: list[bytes]) -> Iterator[tuple[bytes, bytes, bytes]]:
+        """Yield what each commit changed against its first parent: commit, path and content id.
+
+        The id is empty for a file that was removed.
+        """
+        with tempfile.TemporaryFile() as asked:
+            for one in commits:
+                if one not in self.parents:
+                    self.parents[one] = self.read(one).all(b"parent")
+                asked.write(b" ".join([one, *self.parents[one][:1]]) + b"\n")
+            asked.seek(0)
+            options = ("--stdin", "--root", "-r", "-z", "--no-renames", "--no-ext-diff")
+            with self.git.open_pipe("diff-tree", *options, given=asked) as pipe:
+                commit, output = b"", pipe.until_nul()
+                for entry in output:
+                    if not entry.startswith(b":"):
+                        commit = entry
+                        continue
+                    _, mode, _, new, _ = entry.split(b" ")
+                    path = next(output)
+                    if mode != b"160000":
+                        yield commit, path, b"" if mode == b"000000" else new
+
+    def _add_target(self, name: bytes, kind: bytes) -> None:
+        """Tags and refs may keep a tree or a content that no commit has."""
+        while kind == b"tag":
+            tag = self.read(name)
+            name, kind = tag.one(b"object"), tag.one(b"type")
+        if kind == b"blob":
+            self._blobs.append(name)
+        elif kind == b"tree" and name not in self.tree_commits:
+            self.tree_commits[name] = self.git.run("commit-tree", name.decode()).strip()
+
+    def _order(self, roots: Iterable[bytes]) -> list[bytes]:
+        """Commits reachable from the roots, parents first."""
+        given = b"".join(one + b"\n" for one in roots)
+        if not given:
+            return []
+        options = ("--topo-order", "--reverse", "--stdin")
+        return self.git.run("rev-list", *options, given=given, seconds=LONG_TIMEOUT_SECONDS).split()
+
+
+class _Rewriter:
     """Maps old objects to new ones; an object that stays maps to itself."""
 
     def __init__(
         self,
-        git: Git,
-        talk: GitPipe,
-        pack: PackWriter,
+        history: _History,
+        filter_repo: ModuleType,
         change_blob: ChangeBlob,
         change_message: ChangeMessage,
     ) -> None:
-        self._git = git
-        self._talk = talk
-        self._pack = pack
+        self._history = history
+        self._git = history.git
+        self._filter_repo = filter_repo
         self._change_blob = change_blob
         self._change_message = change_message
-        self._seen: set[bytes] = set()
+        self._hash_name = hash_name_of(history.git)
+        self.nothing = b"0" * len(object_id(b"blob", b"", self._hash_name))
+        # Contents that change, with their new ids; None where the file is removed.
         self._changed: dict[tuple[bytes, bytes], bytes | None] = {}
-        # In each folder the names below which something changed in some version.
-        self._names: dict[bytes, set[bytes]] = {}
-        self._trees: dict[tuple[bytes, bytes], bytes] = {}
+        self._messages: dict[bytes, bytes] = {}
         self._commits: dict[bytes, bytes] = {}
-        self._notes: set[bytes] = set()
-        self.commits = self.files = self.messages = 0
+        self.files = self.messages = 0
 
-    def look(self, refs: list[Ref], stashes: list[bytes], staged: list[Staged]) -> None:
-        """First all contents: a folder with nothing changed in any version is never read."""
-        notes = [ref for ref in refs if ref.name.startswith("refs/notes/")]
-        others = [ref for ref in refs if ref not in notes]
-        order = self._order([*(ref.id for ref in others), *stashes])
-        known = set(order)
-        # Notes are named after commits, so they come when those have their new names.
-        last = [one for one in self._order([ref.id for ref in notes]) if one not in known]
-        self._notes = set(last)
-        self._look_through([*order, *last])
-        for ref in refs:
-            self._look_at(ref.id, ref.kind)
-        for entry in staged:
-            self._content(entry.path, entry.id)
-        for path, _ in self._changed:
-            while path:
-                path, _, name = path.rpartition(b"/")
-                self._names.setdefault(path, set()).add(name)
-        for one in (*order, *last):
-            self._commit(one)
+    @property
+    def commits(self) -> int:
+        return len(self._commits.keys() - self._history.tree_commits.values())
+
+    def run(self) -> None:
+        """Write all new contents and commits, without updating any ref."""
+        history = self._history
+        with self._git.open_pipe("fast-import", "--quiet") as importer:
+            for path, name in history.contents():
+                self._content(importer, path, name)
+        for one in (*history.commits, *history.notes):
+            commit = history.read(one)
+            message = self._message(commit)
+            if message != commit.message or any(map(self._is_changed, commit.all(b"mergetag"))):
+                self._messages[one] = message
+        self._write_commits(history.commits, lambda path: path)
+        self._write_commits(history.notes, self._note_path)
 
     def new(self, name: bytes, kind: bytes) -> bytes | None:
-        """None for a content that is removed altogether."""
+        """Return the new id of an object; None for a content that is removed altogether."""
         if kind == b"commit":
-            return self._commits[name]
+            return self._commits.get(name, name)
         if kind == b"tree":
-            return self._tree(b"", name)
+            commit = self._history.tree_commits[name]
+            return self._history.read(self._commits.get(commit, commit)).one(b"tree")
         if kind == b"blob":
             return self._changed.get((b"", name), name)
         return self._tag(name)
 
-    def held(self, stashes: list[bytes]) -> bytes | None:
-        """One commit that keeps all stashes: its parents are the new ones, oldest first, its
-        message names those that they stand for."""
-        if not stashes:
-            return None
-        nobody = f"{DEFAULT_AUTHOR} <{DEFAULT_EMAIL}> 0 +0000".encode()
-        headers = (
-            (b"tree", self._pack.add(b"tree", b"").hex().encode()),
-            *((b"parent", self._commits[one].hex().encode()) for one in stashes),
-            *((b"author", nobody), (b"committer", nobody)),
-        )
-        names = b"".join(one.hex().encode() + b"\n" for one in stashes)
-        return self._pack.add(b"commit", CommitOrTag(headers, names).raw())
-
     def renamed(self, ref: Ref) -> str:
-        """A replacement is named after what it replaces."""
+        """Return the new name of a ref: a replacement is named after what it replaces."""
         start, _, name = ref.name.rpartition("/")
         if start != "refs/replace":
             return ref.name
-        return f"{start}/{self._commits.get(_bytes(name), _bytes(name)).hex()}"
+        return f"{start}/{self._commits.get(name.encode(), name.encode()).decode()}"
 
-    def new_staged(self, staged: list[Staged]) -> list[tuple[Staged, bytes]]:
+    def new_staged(self) -> list[tuple[Staged, bytes]]:
+        """Return the entries of each index that change, with input for ``update-index``."""
         lines = []
-        for entry in staged:
+        for entry in self._history.sources.staged:
             new = self._changed.get((entry.path, entry.id), entry.id)
             if new is None:
-                gone = b"0 " + b"0" * len(entry.id.hex())
+                gone = b"0 " + b"0" * len(entry.id)
                 lines.append((entry._replace(away=False), b"%s\t%s\0" % (gone, entry.path)))
             elif new != entry.id:
-                about = (entry.mode, new.hex().encode(), entry.stage, entry.path)
+                about = (entry.mode, new, entry.stage, entry.path)
                 lines.append((entry, b"%s %s %s\t%s\0" % about))
         return lines
 
-    def _order(self, roots: Iterable[bytes]) -> list[bytes]:
-        """Commits behind the roots, parents first."""
-        asked = b"".join(one.hex().encode() + b"\n" for one in roots)
-        if not asked:
-            return []
-        options = ("--topo-order", "--reverse", "--stdin")
-        said = self._git.run("rev-list", *options, given=asked, seconds=LONG_TIMEOUT_SECONDS)
-        return [bytes.fromhex(line.decode()) for line in said.split()]
-
-    def _look_through(self, commits: list[bytes]) -> None:
-        """What each commit brought against its first parent: the rest was looked at there."""
-        with tempfile.TemporaryFile() as asked:
-            for one in commits:
-                parents = self._read(one).all(b"parent")
-                asked.write(b" ".join([one.hex().encode(), *parents[:1]]) + b"\n")
-            asked.seek(0)
-            options = ("--stdin", "--root", "-r", "-z", "--no-renames", "--no-ext-diff")
-            with self._git.open_pipe("diff-tree", *options, given=asked) as talk:
-                said = talk.until_nul()
-                for about in said:
-                    if not about.startswith(b":"):
-                        continue
-                    _, mode, _, new, _ = about.split(b" ")
-                    path = next(said)
-                    if mode not in {b"000000", b"160000"}:
-                        self._content(path, bytes.fromhex(new.decode()))
-
-    def _look_at(self, name: bytes, kind: bytes) -> None:
-        """Tags and refs may keep a tree or a content that no commit has."""
-        while kind == b"tag":
-            tag = CommitOrTag.parse(self._object(name)[1])
-            name, kind = _bytes(tag.one(b"object").decode()), tag.one(b"type")
-        if kind == b"blob":
-            self._content(b"", name)
-        elif kind == b"tree":
-            for mode, path, one in _below(self._git, name):
-                if mode != b"160000":
-                    self._content(path, one)
-
-    def _content(self, path: bytes, name: bytes) -> None:
-        if name + path in self._seen:
-            return
-        self._seen.add(name + path)
-        kind, old = self._object(name)
+    def _content(self, importer: GitPipe, path: bytes, name: bytes) -> None:
+        kind, old = self._history.object(name)
         if kind != b"blob":
             return
         new = self._change_blob(os.fsdecode(path), old)
-        if new != old:
-            self.files += 1
-            self._changed[path, name] = None if new is None else self._pack.add(b"blob", new)
+        if new == old:
+            return
+        self.files += 1
+        self._changed[path, name] = None
+        if new is not None:
+            importer.say(b"blob\ndata %d\n" % len(new), new, b"\n")
+            self._changed[path, name] = object_id(b"blob", new, self._hash_name).encode()
 
-    def _tree(self, folder: bytes, name: bytes) -> bytes:
-        """Only folders in which something changed in some version are read."""
-        if folder not in self._names:
-            return name
-        known = self._trees.get((folder, name))
-        if known is not None:
-            return known
-        raw = self._object(name)[1]
-        touched = self._names.get(folder, set())
-        if len(touched) > FEW:
-            found = list(_placed(raw, len(name)))
-        else:
-            found = sorted(one for each in touched for one in places(raw, each, len(name)))
-        pieces = []
-        done = 0
-        for at, entry in found:
-            new = self._entry(folder, entry)
-            if new != entry.id:
-                pieces.append(raw[done:at])
-                done = at + len(entry.raw())
-                pieces.append(b"" if new is None else entry._replace(id=new).raw())
-        written = name
-        if pieces:
-            written = self._pack.add(b"tree", b"".join([*pieces, raw[done:]]), like=folder)
-        self._trees[folder, name] = written
-        return written
+    def _note_path(self, path: bytes) -> bytes:
+        """Return the path of a note under the new name of its commit."""
+        return self._commits.get(path.replace(b"/", b""), path)
 
-    def _entry(self, folder: bytes, entry: TreeEntry) -> bytes | None:
-        path = folder + b"/" + entry.name if folder else entry.name
-        if not entry.is_tree:
-            return self._changed.get((path, entry.id), entry.id)
-        new = self._tree(path, entry.id)
-        # Git knows no empty folders.
-        return None if new != entry.id and new == self._empty() else new
+    def _write_commits(self, commits: list[bytes], path_of: Callable[[bytes], bytes]) -> None:
+        """Write the commits that change, and all after them."""
+        touched = self._messages.keys() & commits
+        for commit, path, name in self._history.changes(commits):
+            if (path, name) in self._changed or path_of(path) != path:
+                touched.add(commit)
+        parents = self._history.parents
+        for one in commits:
+            if not touched.isdisjoint(parents[one]):
+                touched.add(one)
+        if not touched:
+            return
+        before = {parent for one in touched for parent in parents[one]}
+        lines = [*(touched - before), *(b"^" + one for one in before - touched)]
+        with tempfile.TemporaryDirectory(prefix="reverie-rewrite-") as folder:
+            marks = Path(folder) / "marks"
+            marked = self._import(b"\n".join(lines), path_of, marks)
+            for line in marks.read_bytes().splitlines():
+                mark, new = line[1:].split()
+                self._commits[marked[int(mark)]] = new
+        missing = touched - self._commits.keys()
+        if missing:
+            raise VaultError("not every commit could be rewritten: run 'git fsck' in the vault")
+        self._restore_headers([one for one in commits if one in touched])
 
-    def _empty(self) -> bytes:
-        return self._pack.id_of(b"tree", b"")
+    def _import(
+        self, revisions: bytes, path_of: Callable[[bytes], bytes], marks: Path
+    ) -> dict[int, bytes]:
+        """Run commits through git-filter-repo's parser, and return their marks in ``marks``."""
+        parts, marked = self._filter_repo, dict[int, bytes]()
 
-    def _notes_tree(self, name: bytes) -> bytes:
-        """Notes under the new names of their commits, in one flat folder."""
-        found = []
-        same = True
-        for mode, path, one in _below(self._git, name):
-            new = self._changed.get((path, one), one)
-            about = _bytes(path.replace(b"/", b"").decode("ascii", "replace"))
-            renamed = self._commits.get(about, about)
-            same = same and new == one and renamed == about
-            if new is not None:
-                flat = renamed.hex().encode() if about else path
-                if b"/" in flat:
-                    return self._tree(b"", name)
-                found.append(TreeEntry(mode, flat, new))
-        return name if same else self._pack.add(b"tree", tree_of(found))
+        def change_file(change: Any) -> Any:
+            path, name = path_of(change.filename), _hex(change.blob_id)
+            new = self._changed.get((change.filename, name), name)
+            if change.type == b"D" or new is None:
+                return parts.FileChange(b"D", path)
+            return parts.FileChange(b"M", path, new, change.mode)
 
-    def _commit(self, name: bytes) -> None:
-        old = self._read(name)
-        tree = bytes.fromhex(old.one(b"tree").decode())
-        new_tree = self._notes_tree(tree) if name in self._notes else self._tree(b"", tree)
-        headers = []
-        for key, value in old.headers:
-            if key == b"tree":
-                value = new_tree.hex().encode()
-            elif key == b"parent":
-                parent = _bytes(value.decode())
-                value = self._commits.get(parent, parent).hex().encode()
-            elif key == b"mergetag" and self._is_changed(value):
+        def change_commit(commit: Any, _: object) -> None:
+            marked[commit.id] = commit.original_id
+            commit.branch = _STREAM_REF
+            commit.message = self._messages.get(commit.original_id, commit.message)
+            commit.parents = [
+                one if isinstance(one, int) and one < _FIRST_ID else _hex(one)
+                for one in commit.parents
+            ]
+            # Removals first: where a file was, a folder may be now.
+            changes = map(change_file, commit.file_changes)
+            commit.file_changes = sorted(changes, key=lambda change: change.type != b"D")
+
+        parser = parts.FastExportParser(
+            commit_callback=change_commit, reset_callback=lambda reset: reset.skip()
+        )
+        reading = ("--no-data", "--show-original-ids", "--reference-excluded-parents")
+        export = ("fast-export", *reading, "--reencode=no", "--use-done-feature", "--stdin")
+        writing = ("--quiet", "--force", "--date-format=raw-permissive")
+        importing = ("-c", "core.ignoreCase=false", "fast-import", *writing)
+        with (
+            tempfile.TemporaryFile() as given,
+            self._git.open_pipe(*importing, f"--export-marks={marks}") as importer,
+        ):
+            given.write(revisions)
+            given.seek(0)
+            importer.say(b"feature done\n")
+            with self._git.open_pipe(*export, given=given) as exporter:
+                try:
+                    parser.run(_ExportReader(exporter), SimpleNamespace(write=importer.say))
+                except (SystemExit, AttributeError, AssertionError, ValueError) as error:
+                    raise VaultError(f"history cannot be parsed ({error})") from error
+            # The ref was needed for the stream alone; ending on nothing, it is never written.
+            importer.say(b"reset %s\nfrom %s\n\ndone\n" % (_STREAM_REF, self.nothing))
+        return marked
+
+    def _restore_headers(self, commits: list[bytes]) -> None:
+        """Write commits again where the stream lost a header; and those after them."""
+        again = set[bytes]()
+        for one in commits:
+            old = self._history.read(one)
+            if not _has_odd_headers(old) and again.isdisjoint(self._history.parents[one]):
                 continue
-            headers.append((key, value))
-        new = replace(old, headers=tuple(headers), message=self._message(old))
-        if new != old:
-            self.commits += 1
-            kept = tuple(header for header in headers if header[0] not in _SIGNED)
-            self._commits[name] = self._pack.add(b"commit", replace(new, headers=kept).raw())
-        else:
-            self._commits[name] = name
+            again.add(one)
+            headers = []
+            for key, value in old.headers:
+                if key == b"tree":
+                    value = self._history.read(self._commits[one]).one(b"tree")
+                elif key == b"parent":
+                    value = self._commits.get(value, value)
+                elif key in _SIGNED or (key == b"mergetag" and self._is_changed(value)):
+                    continue
+                headers.append((key, value))
+            message = self._messages.get(one, old.message)
+            raw = replace(old, headers=tuple(headers), message=message).raw()
+            self._commits[one] = self._store(b"commit", raw)
 
     def _tag(self, name: bytes) -> bytes | None:
-        old = CommitOrTag.parse(self._object(name)[1])
-        target = self.new(_bytes(old.one(b"object").decode()), old.one(b"type"))
+        old = self._history.read(name)
+        target = self.new(old.one(b"object"), old.one(b"type"))
         if target is None:
             return None
+        message = self._message(old)
+        if message == old.message and target == old.one(b"object"):
+            return name
         headers = tuple(
-            (key, target.hex().encode() if key == b"object" else value)
+            (key, target if key == b"object" else value)
             for key, value in old.headers
             if key not in _SIGNED
         )
-        message = self._message(old)
-        if message == old.message and target.hex().encode() == old.one(b"object"):
-            return name
         # A signature of what it no longer is.
         message = (b"\n" + message).partition(_SIGNATURE)[0][1:] or message
         if not message.endswith(b"\n"):
             message += b"\n"
-        return self._pack.add(b"tag", replace(old, headers=headers, message=message).raw())
+        return self._store(b"tag", replace(old, headers=headers, message=message).raw())
 
     def _message(self, old: CommitOrTag) -> bytes:
         text = old.text()
@@ -382,11 +450,58 @@ class _HistoryRewriter:
         text = value.decode("utf-8", "surrogateescape")
         return self._change_message(text) != text
 
-    def _object(self, name: bytes) -> tuple[bytes, bytes]:
-        return self._talk.object(name.hex().encode())
+    def _store(self, kind: bytes, raw: bytes) -> bytes:
+        options = ("-w", "--stdin", "--literally", "-t", kind.decode())
+        return self._git.run("hash-object", *options, given=raw).strip()
 
-    def _read(self, name: bytes) -> CommitOrTag:
-        return CommitOrTag.parse(self._object(name)[1])
+
+class _ExportReader:
+    """The output of ``fast-export``, in lines that git-filter-repo can parse.
+
+    It knows ids of 40 digits only; a longer one is passed as the number that it is. A malformed
+    author gets another name, and the commit its own header later.
+    """
+
+    def __init__(self, pipe: GitPipe) -> None:
+        self.read = pipe.exactly
+        self._pipe = pipe
+
+    def readline(self) -> bytes:
+        line = self._pipe.line()
+        if line.startswith(b"feature "):
+            line = self._pipe.line()
+        if line == b"done":
+            return b""
+        key, _, value = line.partition(b" ")
+        if key in {b"author", b"committer"} and not _PERSON.fullmatch(value):
+            value = b"x <x> 0 +0000"
+        elif key == b"M":
+            mode, name, path = value.split(b" ", 2)
+            if mode not in _MODES:
+                mode = b"100755" if int(mode, 8) & 0o111 else b"100644"
+            value = b"%s %s %s" % (mode, _short(name), path)
+        elif key in {b"from", b"merge"}:
+            value = _short(value)
+        return b"%s %s\n" % (key, value) if value else line + b"\n"
+
+
+def _short(name: bytes) -> bytes:
+    return b":%d" % int(name, 16) if len(name) == 64 else name
+
+
+def _hex(name: bytes | int | None) -> bytes:
+    return b"%064x" % name if isinstance(name, int) else name or b""
+
+
+def _has_odd_headers(commit: CommitOrTag) -> bool:
+    """Whether a commit has what is lost in a stream of ``fast-export``."""
+    names = [name for name, _ in commit.headers]
+    people = commit.all(b"author") + commit.all(b"committer")
+    return (
+        not _PLAIN_HEADERS.issuperset(names)
+        or b"\0" in commit.message
+        or not all(map(_PERSON.fullmatch, people))
+    )
 
 
 def _require_whole(git: Git) -> None:
@@ -405,6 +520,15 @@ def _require_whole(git: Git) -> None:
         raise VaultError(f"history with the setting {bad[0]!r} cannot be rewritten: remove it")
     if (git.common() / "shallow").exists():
         raise VaultError("a part of the history is not here: run 'git fetch --unshallow' first")
+    for logs in (place / "logs" for place in _folders(git)):
+        for path in chain([logs], logs.rglob("*")):
+            if path.is_symlink():
+                raise VaultError(f"{path} is a link, and logs are emptied: remove it")
+
+
+def _folders(git: Git) -> list[Path]:
+    """Return the git folder, and those of linked work trees."""
+    return [git.common(), *sorted(git.common().glob("worktrees/*/"))]
 
 
 def _refs(git: Git, place: Path) -> Iterator[Ref]:
@@ -415,11 +539,11 @@ def _refs(git: Git, place: Path) -> Iterator[Ref]:
         about, _, symbolic = line.partition(b"\0")
         name, kind, ref = about.split(b" ", 2)
         if not symbolic:
-            yield Ref(place, os.fsdecode(ref), bytes.fromhex(name.decode()), kind)
+            yield Ref(place, os.fsdecode(ref), name, kind)
     if there.query_line("symbolic-ref", "-q", "HEAD") is None:
         found = there.query_line("rev-parse", "-q", "--verify", "HEAD")
         if found is not None:
-            yield Ref(place, "HEAD", bytes.fromhex(found), b"commit")
+            yield Ref(place, "HEAD", found.encode(), b"commit")
 
 
 def _is_local(name: str) -> bool:
@@ -427,37 +551,35 @@ def _is_local(name: str) -> bool:
     return name.startswith(("HEAD", "refs/worktree/", "refs/bisect/", "refs/rewritten/"))
 
 
-def _stashes(git: Git) -> list[bytes]:
-    """Oldest first. All but the newest are in the log of their ref only, if it has one."""
-    newest = git.query_line("rev-parse", "-q", "--verify", "refs/stash")
-    if newest is None:
+def _stash_log(git: Git) -> Path:
+    """The log of the stashes: all but the newest are in it only."""
+    return git.common() / "logs" / "refs" / "stash"
+
+
+def _stashes(git: Git) -> list[tuple[bytes, bytes]]:
+    """Return the commit of each stash, and who made it when; oldest first."""
+    try:
+        lines = _stash_log(git).read_bytes().splitlines()
+    except FileNotFoundError:
         return []
-    lines = git.run("rev-list", "-g", "refs/stash", "--").decode().split()
-    return [bytes.fromhex(line) for line in reversed(lines or [newest])]
+    entries = (line.partition(b"\t")[0].split(b" ", 2) for line in lines)
+    return [(entry[1], entry[2]) for entry in entries if len(entry) == 3]
 
 
-def _restore_stashes(git: Git) -> None:
-    """From the one ref that holds them while the logs are emptied: it goes when all are back.
+def _write_stash_log(git: Git, rewriter: _Rewriter) -> None:
+    """Name the new stashes, with their new subjects.
 
-    What was stashed since is kept as well; what the held ones stand for is not.
+    Switching the ref added a line. After a kill before this, the newest stash is there twice.
     """
-    found = git.query_line("rev-parse", "-q", "--verify", _HELD_STASHES)
-    if found is None:
-        return
-    held = CommitOrTag.parse(git.run("cat-file", "commit", found))
-    ids = [bytes.fromhex(one.decode()) for one in held.all(b"parent")]
-    replaced = {bytes.fromhex(line) for line in held.text().split()}
-    there = _stashes(git)
-    ids += [one for one in there if one not in ids and one not in replaced]
-    if there:
-        git.run("update-ref", "-d", "refs/stash")
-    for one in ids:
-        commit = CommitOrTag.parse(git.run("cat-file", "commit", one.hex()))
-        when = {"GIT_COMMITTER_DATE": f"@{person(commit.one(b'committer'))[1]} +0000"}
-        subject = commit.text().partition("\n")[0].encode("utf-8", "replace").decode()
-        options = ("--create-reflog", "-m", subject.replace("\0", "") or "stash")
-        git.run("update-ref", *options, "refs/stash", one.hex(), more=when)
-    git.run("update-ref", "-d", _HELD_STASHES)
+    log, last = b"", rewriter.nothing
+    for old, person in _stashes(git):
+        new = rewriter.new(old, b"commit") or old
+        if new != last:
+            subject = CommitOrTag.parse(git.run("cat-file", "commit", new.decode())).message
+            log += b"%s %s %s\t%s\n" % (last, new, person, subject.partition(b"\n")[0])
+            last = new
+    if log:
+        write(_stash_log(git), log)
 
 
 def _staged(git: Git, place: Path) -> Iterator[Staged]:
@@ -467,7 +589,7 @@ def _staged(git: Git, place: Path) -> Iterator[Staged]:
         about, _, path = line.partition(b"\t")
         tag, mode, name, stage = about.split(b" ")
         if mode != b"160000":
-            yield Staged(place, mode, bytes.fromhex(name.decode()), stage, path, tag == b"S")
+            yield Staged(place, mode, name, stage, path, tag == b"S")
 
 
 def _restage(git: Git, place: Path, changed: list[tuple[Staged, bytes]]) -> None:
@@ -494,11 +616,11 @@ def _switch(git: Git, folders: list[Path], refs: list[tuple[Ref, str, bytes | No
                 continue
             count += 1
             if new is not None and name == ref.name:
-                lines.append(f"update {name}\0{new.hex()}\0{ref.id.hex()}\0")
+                lines.append(f"update {name}\0{new.decode()}\0{ref.id.decode()}\0")
                 continue
-            lines.append(f"delete {ref.name}\0{ref.id.hex()}\0")
+            lines.append(f"delete {ref.name}\0{ref.id.decode()}\0")
             if new is not None:
-                lines.append(f"update {name}\0{new.hex()}\0\0")
+                lines.append(f"update {name}\0{new.decode()}\0\0")
         given = b"".join(b"option no-deref\0" + os.fsencode(line) for line in lines)
         replace(git, folder=place).run(
             "update-ref", "-m", "rewritten", "--stdin", "-z", given=given
@@ -508,9 +630,10 @@ def _switch(git: Git, folders: list[Path], refs: list[tuple[Ref, str, bytes | No
 
 def _clean(git: Git, folders: list[Path]) -> None:
     """Everything that no ref and no index holds goes."""
-    git.run("reflog", "expire", "--expire=now", "--expire-unreachable=now", "--all")
-    _restore_stashes(git)
     for place in folders:
+        for path in (place / "logs").rglob("*"):
+            if path.is_file() and path != _stash_log(git):
+                write(path, b"", sync=False)
         for pattern in _LEFT_OVER:
             for path in place.glob(pattern):
                 _remove(path)
@@ -527,30 +650,3 @@ def _remove(path: Path) -> None:
             path.unlink(missing_ok=True)
     except OSError as error:
         raise VaultError(f"{path} cannot be removed ({error}): remove it by hand") from error
-
-
-def _below(git: Git, tree: bytes) -> Iterator[tuple[bytes, bytes, bytes]]:
-    """Mode, path and id of all files of a tree."""
-    for line in git.run("ls-tree", "-r", "-z", tree.hex()).split(b"\0")[:-1]:
-        about, _, path = line.partition(b"\t")
-        mode, _, name = about.split(b" ")
-        yield mode, path, bytes.fromhex(name.decode())
-
-
-def _placed(raw: bytes, id_size: int) -> Iterator[tuple[int, TreeEntry]]:
-    at = 0
-    try:
-        for entry in entries(raw, id_size):
-            yield at, entry
-            at += len(entry.raw())
-    except ValueError as error:
-        raise VaultError("a tree is damaged: run 'git fsck' in the vault") from error
-
-
-def _bytes(name: str) -> bytes:
-    """An id, or nothing for what is none."""
-    try:
-        found = bytes.fromhex(name)
-    except ValueError:
-        return b""
-    return found if len(found) in {20, 32} else b""
