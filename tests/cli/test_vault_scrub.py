@@ -72,3 +72,21 @@ def test_rewrite_history_without_its_extra_erases_nothing(
     assert SECRET in reverie.text("show", id)
     reverie.run("erase", id, "--yes")
     assert "pip install 'reverie[vault]'" in reverie.error("vault", "scrub", code=2)
+
+
+def test_erase_with_rewrite_history_purges_a_copy_of_the_index(
+    reverie: CommandLine, root: Path
+) -> None:
+    id = reverie.remember(SECRET)
+    reverie.remember("the green suitcase has no lock whatsoever")
+    reverie.run("vault", "sync")
+    index = root / "default" / "MEMORY.md"
+    index.write_bytes(index.read_bytes() + b"\nWater the plants on Sunday.\n")
+    reverie.run("vault", "sync")
+    copy = root / "default" / "MEMORY.conflict-v0.md"
+    assert SECRET in copy.read_text(encoding="utf-8")
+    output = reverie.text("erase", id, "--yes", "--rewrite-history")
+    assert "found nowhere" in output and not in_git(root)
+    left = copy.read_text(encoding="utf-8")
+    assert SECRET not in left and "Water the plants" in left and "no lock" in left
+    assert copy.name in reverie.text("vault", "status")

@@ -1,4 +1,4 @@
-"""Remove erased content from the vault's own log, and from what was set aside of it."""
+"""Remove erased content from the vault's own log, and from copies that were set aside."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from reverie.engine import log
 from reverie.engine.log import LogEntry
 from reverie.model import Scope
 from reverie.protocols import Owner
-from reverie.vault import layout, log_file
+from reverie.vault import log_file
 from reverie.vault.git import purge
 from reverie.vault.vault import Vault
 from reverie.write.runtime import Runtime
@@ -50,6 +50,6 @@ def erase(
 
     for path in vault.journal.change(alter):
         vault.files.add_pending(scope.space, path.relative_to(vault.root).as_posix())
-    told_now = (log_file.build_line(scope, entry) for entry in ended)
-    if purge.scrub_damaged_lines(vault, chain(vault.journal.lines(), told_now)):
-        vault.files.add_pending(scope.space, f"{layout.STATE_FOLDER}/{log_file.DAMAGED_FILE}")
+    lines = (log_file.build_line(scope, entry) for entry in ended)
+    gone = purge.collect_erasures(chain(vault.journal.lines(), lines))
+    purge.clean_copies(vault, purge.Eraser(vault.parse_path, gone), scope.space)

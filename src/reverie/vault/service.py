@@ -225,4 +225,6 @@ def scrub(store: Store) -> ScrubReport:
     with open_vault(store) as vault, vault.locked():
         Sync(vault, store).store()
         commit_pending(vault, store.runtime.redaction)
-        return purge.scrub(vault)
+        done = purge.scrub(vault)
+        commit_pending(vault, store.runtime.redaction)
+        return done

@@ -13,7 +13,6 @@ from reverie.vault import disk, layout, render
 from reverie.vault.disk import FileStamp
 from reverie.vault.file_cache import VaultFile
 from reverie.vault.plan import part_number
-from reverie.vault.plan_edits import conflict_name
 from reverie.vault.vault import Vault
 from reverie.write import session_state
 from reverie.write.runtime import Runtime
@@ -94,12 +93,8 @@ class SessionFiles:
     def _erase(self, scope: Scope, session: str) -> None:
         """Remove all files of a session; one that cannot be removed does not keep the others."""
         files, failed = self._vault.files, list[disk.UnusablePath]()
-        for what, name in (
-            ("summary", session),
-            ("conflict", conflict_name(session)),
-            ("turns", session),
-        ):
-            for file in files.of(scope, what, name):
+        for what in ("summary", "turns"):
+            for file in files.of(scope, what, session):
                 try:
                     self._vault.remove(file)
                 except disk.UnusablePath as error:

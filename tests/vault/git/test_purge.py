@@ -315,3 +315,71 @@ def test_erase_works_beside_log_lines_with_an_invalid_name(
     kept.ana.erase(secret.id)
     kept.sync()
     assert not holding(kept, b"suitcase is seven")
+
+
+def test_erase_cleans_a_copy_of_an_edited_index_on_disk(
+    store: Store, ana: Space, tmp_path: Path
+) -> None:
+    root = tmp_path / "vault"
+    secret = ana.remember(SECRET)
+    ana.remember(KEPT)
+    service.sync(store)
+    index, copy = root / "ana" / "MEMORY.md", root / "ana" / "MEMORY.conflict-v0.md"
+    lines = index.read_text(encoding="utf-8").splitlines(keepends=True)
+    edited = [
+        line.replace("\n", " (ask my aunt)\n") if "combination" in line else line for line in lines
+    ]
+    index.write_text("".join(edited) + "Water the plants.\n", encoding="utf-8")
+    service.sync(store)
+    with copy.open("a", encoding="utf-8") as file:
+        file.write("Added to the copy later.\n")
+    ana.erase(secret.id)
+    service.sync(store)
+    left = copy.read_text(encoding="utf-8")
+    assert SECRET not in left and KEPT in left
+    for own in ("- (ask my aunt)\n", "Water the plants.\n", "Added to the copy later.\n"):
+        assert own in left
+    assert service.scrub(store).found == ()
+    assert copy.read_text(encoding="utf-8") == left and not places(root, SECRET)
+    assert status(root) == [] and not service.sync(store)
+
+
+def test_erase_cleans_a_copy_of_edited_turns_and_keeps_the_rest(
+    store: Store, ana: Space, tmp_path: Path
+) -> None:
+    root = tmp_path / "vault"
+    session = ana.session("chat")
+    for text in ("hello there", SECRET, KEPT):
+        session.append({"role": "user", "content": text})
+    service.sync(store)
+    turns = root / "ana" / "sessions" / "chat" / "turns.md"
+    turns.write_bytes(turns.read_bytes() + b"\nWater the plants.\n")
+    service.sync(store)
+    copy = next(turns.parent.glob("turns.conflict-v*.md"))
+    session.erase_event(2)
+    service.sync(store)
+    left = copy.read_text(encoding="utf-8")
+    assert SECRET not in left and KEPT in left and "Water the plants." in left
+    assert places(root, SECRET)
+    assert service.scrub(store).found == ()
+    assert copy.read_text(encoding="utf-8") == left and not places(root, SECRET)
+    session.erase()
+    assert service.scrub(store).found == ()
+    assert not copy.exists() and not places(root, "Water the plants.")
+
+
+def test_purge_cleans_copies_of_a_space_that_is_no_longer_shown(
+    store: Store, ana: Space, tmp_path: Path
+) -> None:
+    root = tmp_path / "vault"
+    secret = ana.remember(SECRET)
+    ana.remember(KEPT)
+    service.sync(store)
+    index = root / "ana" / "MEMORY.md"
+    index.write_bytes(index.read_bytes() + b"\nWater the plants.\n")
+    service.sync(store)
+    service.init(store, root, spaces=("other",))
+    ana.erase(secret.id)
+    assert service.scrub(store).found == ()
+    left = (root / "ana" / "MEMORY.conflict-v0.md").read_text(encoding="utf-8")
+    assert "Water the plants." in left and KEPT in left and not places(root, SECRET)

@@ -42,7 +42,7 @@ _CHANGE = re.compile(
     r"^(?P<before>(?:- |[^:\n]{1,200}: )?)(?P<said>.*)\((?P<op>\w+) (?P<id>\w+)\)$", re.M
 )
 _CUT_END = re.compile(r"( \(\w*( \w*)?)?…\Z")
-_LINK = re.compile(rb"^- \[(.*)\]\((?:[^()\s]*/)?([^()/\s]+)\)\s*$")
+_LINK = re.compile(rb"^- \[(.*)\]\((?:[^()\s]*/)?([^()/\s]+)\)")
 _LOG = re.compile(rf"{re.escape(layout.STATE_FOLDER)}/log(-\d{{6,}})?\.jsonl")
 _ASIDE = f"{layout.STATE_FOLDER}/{log_file.DAMAGED_FILE}"
 _TURN = re.compile(r".*:([1-9]\d{0,14})", re.DOTALL)
@@ -145,6 +145,7 @@ def scrub(vault: Vault) -> ScrubReport:
     eraser = Eraser(vault.parse_path, gone, current)
     # First a look at all of it: an index or a summary may quote what a later commit erases.
     read_contents(repository, eraser.clean_file)
+    clean_copies(vault, eraser, next(iter(gone.lines))[0].space)
     done = rewrite(repository, change_blob=eraser.clean_file, change_message=eraser.clean_message)
     vault.files.scrub()
     needles = {text: _needles(text) for text in eraser.texts}
@@ -172,16 +173,30 @@ class _ErasedTexts:
             self.labels.add(_encoded(render.link_label(text)))
 
 
-def scrub_damaged_lines(vault: Vault, lines: Iterable[log_file.LogLine]) -> bool:
-    """Remove erased content from the damaged log lines that were set aside."""
+def clean_copies(vault: Vault, eraser: Eraser, space: str) -> None:
+    """Remove erased content from what was set aside: damaged log lines, and conflict copies.
+
+    A person may have edited a copy since; what they wrote stays. Changed log lines are committed
+    with ``space``.
+    """
     path = vault.own / log_file.DAMAGED_FILE
-    if disk.stamp(path) is None:
-        return False
-    raw = disk.read(path)
-    left = Eraser(vault.parse_path, collect_erasures(lines)).clean_file(_ASIDE, raw)
-    if left is not None and left != raw:
-        disk.write(path, left)
-    return left != raw
+    if disk.stamp(path) is not None:
+        raw = disk.read(path)
+        left = eraser.clean_file(_ASIDE, raw)
+        if left is not None and left != raw:
+            disk.write(path, left)
+            vault.files.add_pending(space, _ASIDE)
+    for file in [each for each in vault.files.below("") if each.what == "conflict"]:
+        try:
+            raw, stamp = disk.read_stamped(vault.path(file.path))
+        except disk.UnusablePath:
+            continue
+        left = eraser.clean_file(file.path, raw)
+        if left is None:
+            vault.remove(file)
+        elif left != raw:
+            vault.files.put(file._replace(digest=disk.digest(raw), stamp=stamp))
+            vault.write(file, left)
 
 
 class Eraser:
@@ -237,8 +252,9 @@ class Eraser:
             return self._memory(place.scope, path, raw)
         plain = render.strip_seal(raw)
         before = raw if plain is None else plain
-        if place.what == "index":
-            after: bytes | None = self._index(place.scope, before)
+        if place.what == "index" or (place.what == "conflict" and place.session is None):
+            copy = place.what == "conflict"
+            after: bytes | None = self._index(place.scope, before, copy=copy)
         else:
             after = self._record(place, path, raw, before)
         if after is None or after == before:
@@ -381,22 +397,29 @@ class Eraser:
             plain = plain.replace(text, ERASED.encode()) if len(text) >= LONG else plain
         return plain
 
-    def _index(self, scope: Scope, raw: bytes) -> bytes:
-        """Without the lines that lead to what was erased, or quote it."""
+    def _index(self, scope: Scope, raw: bytes, *, copy: bool) -> bytes:
+        """Without the links that lead to what was erased, or quote it."""
         labels = self._said[scope].labels
 
-        def stays(line: bytes) -> bool:
-            link = _LINK.match(line)
-            if link is None:
-                return True
+        def stays(link: re.Match[bytes]) -> bool:
             called = link[2].decode(errors="replace")
             name = (scope, names.parse_id(called) or "")
             if name in self._gone.memories or called in self._names.get(name, ()):
                 return False
+            if copy and name in self._gone.reworded:
+                return False
             # Another memory may well say the same.
             return link[1] not in labels or bool(name[1] and name not in self._gone.reworded)
 
-        return b"".join(line for line in raw.splitlines(keepends=True) if stays(line))
+        kept = []
+        for line in raw.splitlines(keepends=True):
+            link = _LINK.match(line)
+            if link is None or stays(link):
+                kept.append(line)
+            elif added := line[link.end() :].strip():
+                # What a person added to the line.
+                kept.append(b"- " + added + b"\n")
+        return b"".join(kept)
 
 
 def _is_of_memory(raw: bytes, path: str) -> bool:
