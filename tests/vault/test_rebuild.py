@@ -352,7 +352,11 @@ def test_rebuild_includes_edits_that_are_not_in_the_log(
 # -- damage ---------------------------------------------------------------------------------------
 
 
-def test_rebuild_reports_damaged_log_lines_and_fills_from_markdown(
+def uuids(store: Store) -> set[str]:
+    return {record["uuid"] for record in exported(store) if record["actor"] != "vault"}
+
+
+def test_rebuild_replays_what_is_left_of_a_damaged_log_and_invents_nothing(
     stores: Stores, tmp_path: Path
 ) -> None:
     root = tmp_path / "vault"
@@ -370,6 +374,9 @@ def test_rebuild_reports_damaged_log_lines_and_fills_from_markdown(
     assert every_memory(second, *times) == every_memory(first, *times)
     assert forgotten(second) == forgotten(first)
     assert events(second) == events(first)
+    # Every undamaged line is there with its uuid; all else was imported from a file.
+    assert uuids(second) < uuids(first)
+    assert len(uuids(second)) == len(uuids(first)) - damaged
     assert second.verify().ok
     settled = files(root)
     assert not service.sync(second) and files(root) == settled
@@ -403,12 +410,13 @@ def test_rebuild_continues_a_truncated_log_from_markdown(stores: Stores, tmp_pat
     assert there.get(lost.id) == first.space("ana").get(lost.id)
     assert there.get(kept.id).content == "kept and revised" and there.get(kept.id).version == 2
     assert there.get(gone.id).forgotten_at is not None
-    assert report.from_files == 5 and second.verify().ok
+    assert [each.op for each in there.history(gone.id)] == ["remember"]
+    assert report.from_files == 4 and second.verify().ok
     settled = files(root)
     assert not service.sync(second) and files(root) == settled
 
 
-def test_rebuild_restores_a_session_that_continued_after_a_lost_entry(
+def test_rebuild_sets_a_hide_aside_when_the_restore_after_it_is_lost(
     stores: Stores, tmp_path: Path
 ) -> None:
     root = tmp_path / "vault"
@@ -420,9 +428,109 @@ def test_rebuild_restores_a_session_that_continued_after_a_lost_entry(
     service.init(first, root)
     assert lose(root, lambda line: line["op"] == "restore") == 1
     second = stores.open("second")
-    rebuild.from_vault(second, root)
+    report = rebuild.from_vault(second, root)
+    assert report.problems == ("log.jsonl, line 2: what restored the session s later is lost",)
+    assert b'"hide"' in (root / ".reverie/damaged.jsonl").read_bytes()
     assert events(second) == events(first) and second.verify().ok
+    assert [record["op"] for record in exported(second)] == ["append", "append"]
     assert second.space("ana").session("s").info().hidden_at is None
+
+
+@pytest.mark.parametrize("lost", [1, 2])
+def test_rebuild_moves_later_versions_up_when_one_is_lost(
+    stores: Stores, tmp_path: Path, lost: int
+) -> None:
+    root = tmp_path / "vault"
+    first = stores.open("first")
+    space = first.space("ana")
+    memory = space.remember("the zebra is striped")
+    space.revise(memory.id, "the zebra is brown", reason="dust")
+    space.revise(memory.id, "the zebra is grey", reason="more dust")
+    service.init(first, root)
+    before = {each.uuid: each for each in space.history(memory.id)}
+    assert lose(root, lambda line: line["version"] == lost) == 1
+    lost_cache(root)
+    second = stores.open("second")
+    report = rebuild.from_vault(second, root)
+    there = second.space("ana")
+    history = there.history(memory.id)
+    assert [each.version for each in history] == [1, 2]
+    for each in history:
+        same = before[each.uuid]
+        assert (each.content, each.position, each.recorded_at, each.reason, each.actor) == (
+            *(same.content, same.position, same.recorded_at, same.reason, same.actor),
+        )
+    assert len(report.problems) == 1 and "is lost: it is version" in report.problems[0]
+    assert report.from_files == 0 and not report.synced and second.verify().ok
+    assert [hit.id for hit in there.recall("grey zebra")] == [memory.id]
+    settled = files(root)
+    assert not service.sync(second) and files(root) == settled
+    there.revise(memory.id, "the zebra is clean")
+    there.restore(there.forget(memory.id).id)
+    service.sync(second)
+    third = stores.open("third")
+    assert rebuild.from_vault(third, root).problems == ()
+    assert exported(third) == exported(second) and third.verify().ok
+
+
+def test_rebuild_keeps_events_without_a_place_in_a_conflict_copy(
+    stores: Stores, tmp_path: Path
+) -> None:
+    root = tmp_path / "vault"
+    first = stores.open("first")
+    space = first.space("ana")
+    space.session("s").append_many([user("one"), user("two"), user("three")])
+    space.remember("a memory")
+    service.init(first, root)
+    # The place of the lost event is taken by another entry.
+    lose(root, lambda line: line.get("sequence") == 2)
+    path = root / ".reverie/log.jsonl"
+    path.write_bytes(path.read_bytes().replace(b'"position": 4', b'"position": 2'))
+    lost_cache(root)
+    second = stores.open("second")
+    report = rebuild.from_vault(second, root)
+    said = [event.text for event in second.space("ana").session("s").events()]
+    assert said == ["one", "three"] and len(second.space("ana").memories()) == 1
+    assert any("turns.conflict-v0.md" in line for line in report.problems)
+    assert b"two" in (root / "ana/sessions/s/turns.conflict-v0.md").read_bytes()
+    assert b"two" not in (root / "ana/sessions/s/turns.md").read_bytes()
+    assert second.verify().ok
+    settled = files(root)
+    assert not service.sync(second) and files(root) == settled
+    third = stores.open("third")
+    assert rebuild.from_vault(third, root).problems == ()
+    assert exported(third) == exported(second)
+
+
+@pytest.mark.parametrize("at", [1, 4, 11])
+def test_interrupted_rebuild_of_a_damaged_log_continues(
+    stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    root, other = tmp_path / "vault", tmp_path / "other"
+    mirrored(stores, root, memories=40)
+    assert lose(root, lambda line: line["position"] % 7 == 3, b"broken\n") > 10
+    lost_cache(root)
+    shutil.copytree(root, other)
+    whole = stores.open("whole")
+    rebuild.from_vault(whole, other)
+    monkeypatch.setattr(log_replay, "BATCH", 20)
+    steps = 0
+
+    def stop(count: int, all: int) -> None:
+        nonlocal steps
+        steps += 1
+        if steps == at:
+            raise KeyboardInterrupt
+
+    second = stores.open("second")
+    with pytest.raises(KeyboardInterrupt):
+        rebuild.from_vault(second, root, stop)
+    rebuild.from_vault(second, root)
+    # What a sync then adds, such as an edit, has its own ids.
+    assert uuids(second) == uuids(whole)
+    assert events(second) == events(whole)
+    lost = ("updated_at", "forgotten_at")
+    assert every_memory(second, *lost) == every_memory(whole, *lost) and second.verify().ok
 
 
 def test_rebuild_restores_the_last_events_of_a_hidden_session(

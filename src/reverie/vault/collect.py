@@ -59,6 +59,7 @@ class Collector:
         self._reads: Counter[str] = Counter()
         # The last entry of each owner that this run writes, so that it ends under steady writes.
         self._ends: dict[Owner, int] = {}
+        self._last_ends: dict[Owner, int] = {}
         self.looked_everywhere = False
 
     # -- where to look ------------------------------------------------------------------------
@@ -155,6 +156,10 @@ class Collector:
                 # Once it is known again, it may have to be written up to date.
                 self._sessions.add((file.place.scope, file.place.session))
 
+    def stop_at_the_last_entries(self) -> None:
+        """Leave what is written to the store from now on to the next run, so that this one ends."""
+        self._ends = self._ends or self._last_ends
+
     # -- the snapshot -------------------------------------------------------------------------
 
     def snapshot(self, owner: Owner | None, *, check: bool, failed: Iterable[str] = ()) -> Snapshot:
@@ -182,8 +187,7 @@ class Collector:
             cache = work.cache_state(self._position.diverged())
             if check:
                 cache.stale_indexes = frozenset(work.stale_indexes())
-        if not work.disk.changed and not self._ends:
-            self._ends.update(work.ends)
+        self._last_ends = work.ends
         config = self._vault.config
         return Snapshot(
             *(work.store, work.disk, cache, config.spaces),

@@ -1,12 +1,11 @@
-"""Make log records from a vault's Markdown files, where the vault's own log has lost entries."""
+"""Make log records from a vault's Markdown files, for what the vault's own log does not have."""
 
 from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from heapq import merge
 from typing import Any, NamedTuple
 
 from reverie.clock import ID_LENGTH
@@ -20,20 +19,13 @@ from reverie.text.tags import clean_tags, concept_tags
 from reverie.transfer import export
 from reverie.transfer.import_ import derived_uuid
 from reverie.transfer.log_replay import ReplayRecord
-from reverie.vault import (
-    disk,
-    edits,
-    layout,
-    names,
-    render,
-)
+from reverie.vault import disk, edits, layout, names, render
 from reverie.vault.layout import ParsedPath
 from reverie.vault.vault import Vault
 from reverie.write import session_state
 
 ACTOR = "vault"
-LOST = "the log of the vault was lost: its file told it"
-LOST_VERSION = "what this version said was lost"
+REASON = "imported from its file, since the vault's log does not have it"
 _ID = re.compile(rf"[A-Za-z0-9]{{{ID_LENGTH}}}")
 _TURN_ID = re.compile(r"(?P<session>.*):(?P<sequence>[1-9][0-9]{0,14})", re.DOTALL)
 
@@ -51,14 +43,16 @@ class MarkdownFile(NamedTuple):
 
 @dataclass
 class MarkdownSession:
-    """The turns of one session by sequence, as its files show them."""
+    """The turns of one session by sequence, as its files show them, and the file of each.
+
+    ``deleted`` says whether the files are in ``deleted/``; some may be and others not.
+    """
 
     scope: Scope
     session: str
-    path: str
-    hidden: bool = False
+    deleted: set[bool] = field(default_factory=set)
     forked_from: tuple[str, int] | None = None
-    turns: dict[int, render.EventBlock] = field(default_factory=dict)
+    turns: dict[int, tuple[str, render.EventBlock]] = field(default_factory=dict)
 
 
 def load_names(vault: Vault) -> None:
@@ -73,16 +67,14 @@ def load_names(vault: Vault) -> None:
             vault.record_names(Scope(session))
 
 
-def read_files(vault: Vault, *what: str) -> Iterator[MarkdownFile]:
-    """Yield the files of one type, or all without ``what``, of the spaces that the vault shows.
+def read_files(vault: Vault, what: str) -> Iterator[MarkdownFile]:
+    """Yield the files of one type, of the spaces that the vault shows.
 
     Files that cannot be read are skipped; a sync reports them.
     """
     for path in sorted(_markdown(vault)):
         place = vault.parse_path(path)
-        if place is None or not vault.config.shows(place.scope.space):
-            continue
-        if not what or place.what in what:
+        if place is not None and place.what == what and vault.config.shows(place.scope.space):
             with contextlib.suppress(ReverieError):
                 yield MarkdownFile(path, place, _with_our_line_ends(disk.read(vault.path(path))))
 
@@ -112,45 +104,18 @@ def memory_id(document: Document) -> str | None:
     return id if not document.broken and _ID.fullmatch(id) else None
 
 
-def memory_records(
-    seen: MarkdownFile, document: Document, now: int, report: Report
-) -> list[ReplayRecord]:
-    """Return records for the memory of a file: its current state, and a forget if need be."""
-    id = memory_id(document)
-    if id is None or not one_line(document.content):
-        return []
+def memory_record(
+    seen: MarkdownFile, document: Document, id: str, now: int, report: Report
+) -> ReplayRecord:
+    """Return a record that remembers the memory of a file as it is, forgotten or not."""
     times = {
         name: _time(document, name, lambda why: report(f"{seen.path}: {why}"))
         for name in ("created_at", "happened_at", "expires_at", "forgotten_at")
     }
     created = now if times["created_at"] is None else times["created_at"]
-    forgotten = times["forgotten_at"]
     body = _body(seen, document) | times | {"created_at": created, "updated_at": created}
-    living = _record(seen, id, "remember", 1, created, body)
-    living["body"] = body | {"forgotten_at": None}
-    records = [living]
-    if forgotten is not None:
-        records.append(_record(seen, id, "forget", 2, forgotten, body))
-    return [ReplayRecord(seen.place.scope, record, seen.path) for record in records]
-
-
-def lost_version_record(beside: Mapping[str, Any], version: int, at: int) -> Record:
-    """Return a record that replaces a lost version, with the content of a neighbouring one."""
-    body = beside["body"]
-    if body is not None and version < beside["version"]:
-        body = {**body, "forgotten_at": None}
-    return {
-        **beside,
-        "op": "remember" if version == 1 else "revise",
-        "version": version,
-        "uuid": derived_uuid(f"{beside['uuid']}\0{version}"),
-        "recorded_at": at,
-        "reason": LOST_VERSION,
-        "origin": None,
-        "key": None,
-        "request": None,
-        "body": body,
-    }
+    subject = {"op": "remember", "memory": id, "version": 1, "trust": body["trust"]}
+    return _record(seen.place.scope, seen.path, created, subject, body)
 
 
 def _body(seen: MarkdownFile, document: Document) -> Record:
@@ -176,22 +141,18 @@ def _tags(asked: list[str]) -> tuple[str, ...]:
         return ()
 
 
-def _record(
-    seen: MarkdownFile, id: str, op: str, version: int, recorded_at: int, body: Record
-) -> Record:
-    said = f"{seen.place.scope.space}\0{seen.place.scope.user}\0{id}\0{version}\0{body['content']}"
-    return {
+def _record(scope: Scope, where: str, at: int, subject: Record, body: Record) -> ReplayRecord:
+    identity = f"{scope.space}\0{scope.user}\0{sorted(subject.items())}\0{body}"
+    record = {
         "reverie": export.FORMAT,
-        "op": op,
-        "memory": id,
-        "version": version,
-        "uuid": derived_uuid(said),
-        "recorded_at": recorded_at,
+        "uuid": derived_uuid(identity),
+        "recorded_at": at,
         "actor": ACTOR,
-        "trust": body["trust"],
-        "reason": LOST,
+        "reason": REASON,
         "body": body,
+        **subject,
     }
+    return ReplayRecord(scope, record, where)
 
 
 def _time(document: Document, name: str, report: Report) -> int | None:
@@ -212,11 +173,11 @@ def read_sessions(files: Iterable[MarkdownFile]) -> list[MarkdownSession]:
     """Read the sessions whose turns are in these files."""
     found: dict[tuple[Scope, str], MarkdownSession] = {}
     for seen in files:
-        if seen.place.what != "turns" or seen.place.session is None:
+        if seen.place.session is None:
             continue
         name = (seen.place.scope, seen.place.session)
-        one = found.setdefault(name, MarkdownSession(*name, seen.path))
-        one.hidden = seen.place.deleted
+        one = found.setdefault(name, MarkdownSession(*name))
+        one.deleted.add(seen.place.deleted)
         document = frontmatter.load(seen.raw)
         if f"/{layout.TURNS}/" in seen.path:
             turns = _turn_apart(seen, document)
@@ -224,7 +185,7 @@ def read_sessions(files: Iterable[MarkdownFile]) -> list[MarkdownSession]:
             turns = list(render.parse_events(seen.raw))
             one.forked_from = one.forked_from or _forked_from(document)
         for turn in turns:
-            one.turns.setdefault(turn.sequence, turn)
+            one.turns.setdefault(turn.sequence, (seen.path, turn))
     return list(found.values())
 
 
@@ -242,8 +203,9 @@ def _forked_from(document: Document) -> tuple[str, int] | None:
     return None if named is None else (named["session"], int(named["sequence"]))
 
 
-def event_record(one: MarkdownSession, turn: render.EventBlock, now: int) -> ReplayRecord:
+def event_record(one: MarkdownSession, sequence: int, now: int) -> ReplayRecord:
     """Return the record of an event for a turn in a file."""
+    path, turn = one.turns[sequence]
     try:
         at = to_ms(turn.at, "at")
     except InvalidInput:
@@ -251,47 +213,10 @@ def event_record(one: MarkdownSession, turn: render.EventBlock, now: int) -> Rep
     body: Record = {"message": {"role": turn.role, "content": turn.text}, "at": at}
     if turn.interrupted:
         body["interrupted"] = True
-    begins = turn.sequence == min(one.turns)
-    record = _about(one, "append", at, body, turn.sequence)
-    record["origin"] = one.forked_from if begins else None
-    return ReplayRecord(one.scope, record, one.path)
-
-
-def visibility_record(one: MarkdownSession, op: str, at: int) -> ReplayRecord:
-    """Return a record that hides or restores a session."""
-    return ReplayRecord(one.scope, _about(one, op, at, {}), one.path)
-
-
-def _about(
-    one: MarkdownSession, op: str, at: int, body: Record, sequence: int | None = None
-) -> Record:
-    whose = f"{one.scope.space}\0{one.scope.user}\0{one.session}\0{sequence}"
-    return {
-        "reverie": export.FORMAT,
-        "op": op,
-        "session": one.session,
-        "sequence": sequence,
-        "uuid": derived_uuid(f"{whose}\0{op}\0{at}\0{body}"),
-        "recorded_at": at,
-        "actor": ACTOR,
-        "trust": "person",
-        "reason": LOST,
-        "origin": None,
-        "body": body,
-    }
-
-
-def session_records(one: MarkdownSession, now: int) -> list[ReplayRecord]:
-    """Return the records of a session from its files, ordered by sequence and not by time."""
-    told = [event_record(one, one.turns[sequence], now) for sequence in sorted(one.turns)]
-    if one.hidden and told:
-        told.append(visibility_record(one, "hide", max(each.recorded_at for each in told)))
-    return told
-
-
-def merge_by_time(told: Iterable[Iterable[ReplayRecord]]) -> list[ReplayRecord]:
-    """Merge the records of several files by time; those of each file stay in their order."""
-    return list(merge(*told, key=lambda each: each.recorded_at))
+    subject: Record = {"op": "append", "session": one.session, "sequence": sequence}
+    begins = sequence == min(one.turns)
+    subject |= {"trust": "person", "origin": one.forked_from if begins else None}
+    return _record(one.scope, path, at, subject, body)
 
 
 def parse_summary(seen: MarkdownFile) -> Summary | None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
+from heapq import merge
 from pathlib import Path
 
 from reverie.engine import log, sessions
@@ -12,22 +12,19 @@ from reverie.engine.schema import REPLAY_KEY
 from reverie.errors import ReverieError, VaultError
 from reverie.memory.store import Store
 from reverie.model import Scope
+from reverie.protocols import Transaction
 from reverie.text import frontmatter
 from reverie.text.normalize import one_line
 from reverie.transfer import log_replay
 from reverie.transfer.log_replay import ReplayRecord
-from reverie.vault import (
-    disk,
-    layout,
-    log_file,
-    markdown_log,
-)
+from reverie.vault import disk, layout, log_file, markdown_log
 from reverie.vault.actions import MOVED, SyncReport
 from reverie.vault.execute import ACTOR
 from reverie.vault.git.commit import commit_pending
-from reverie.vault.log_reader import LogReader, problem
-from reverie.vault.markdown_log import MarkdownFile
-from reverie.vault.session_files import SessionFiles
+from reverie.vault.log_position import scope_of_line
+from reverie.vault.log_reader import LogReader
+from reverie.vault.markdown_log import MarkdownFile, MarkdownSession
+from reverie.vault.session_files import MAX_EVENTS, SessionFiles
 from reverie.vault.sync import Sync
 from reverie.vault.vault import Vault
 from reverie.write import session_state, vault_link
@@ -36,12 +33,11 @@ from reverie.write.runtime import Runtime
 Progress = Callable[[int, int], None]
 # The key in the table meta that names the vault of an unfinished rebuild.
 _MARK = "rebuilding"
-BATCH = 500
 
 
 @dataclass(frozen=True, slots=True)
 class RebuildReport:
-    """The number of entries of a rebuilt store, and how many came from Markdown alone."""
+    """The number of entries of a rebuilt store, and how many were imported from Markdown."""
 
     entries: int
     from_files: int
@@ -53,8 +49,8 @@ class RebuildReport:
 def from_vault(store: Store, root: str | Path, progress: Progress | None = None) -> RebuildReport:
     """Fill an empty store from a vault, which becomes the vault of the store.
 
-    The vault's log is replayed. What the log has lost, and edits that it does not have yet, are
-    read from the Markdown files. If it is stopped, the next call continues.
+    The vault's log is replayed. What it does not have is imported from the Markdown files, as a
+    person's files are. If it is stopped, the next call continues.
     """
     path = Path(root).expanduser().absolute()
     with _opened(path) as vault, vault.locked():
@@ -63,13 +59,13 @@ def from_vault(store: Store, root: str | Path, progress: Progress | None = None)
         try:
             work.replay_log()
         except BaseException:
-            _abandon(store.runtime)
+            _unmark(store.runtime, _MARK, REPLAY_KEY, filled=False)
             raise
-        work.replay_memories()
+        work.import_files()
         summaries = work.restore_summaries()
-        _end(store.runtime, REPLAY_KEY)
+        _unmark(store.runtime, REPLAY_KEY)
         report = work.settle(path)
-        _end(store.runtime, _MARK)
+        _unmark(store.runtime, _MARK)
         return RebuildReport(work.entries, work.from_files, summaries, report, tuple(work.problems))
 
 
@@ -81,11 +77,13 @@ class _Rebuild:
         self._store = store
         self._runtime = store.runtime
         self._progress = progress
+        self._now = store.runtime.clock.now()
         self.problems: list[str] = []
         self.entries = self.from_files = 0
         markdown_log.load_names(vault)
+        self._sessions = markdown_log.read_sessions(markdown_log.read_files(vault, "turns"))
 
-    def _replay(self, told: Iterable[ReplayRecord], whole: int) -> int:
+    def _replay(self, records: Iterable[ReplayRecord], whole: int) -> int:
         done = 0
 
         def advance(count: int) -> None:
@@ -94,86 +92,101 @@ class _Rebuild:
             if self._progress is not None:
                 self._progress(done, max(whole, done))
 
-        report = log_replay.replay(self._runtime, told, advance)
+        report = log_replay.replay(self._runtime, records, advance)
         self.problems += report.skipped
         self.entries += report.added
         return report.added
 
+    # -- the log ------------------------------------------------------------------------------
+
     def replay_log(self) -> None:
-        """Replay the vault's own log, and the events that it has lost and files still show."""
-        book = LogReader(self._vault.journal.files(), self.problems.append)
-        talks = markdown_log.read_sessions(markdown_log.read_files(self._vault, "turns"))
-        now = self._runtime.clock.now()
-        for line, _ in book.lines():
-            self._vault.record_names(Scope(line["space"], line["user"]), line.get("session"))
-        if len(book):
-            filled = book.fill_gaps(talks, now)
-        else:
-            told = [markdown_log.session_records(one, now) for one in talks]
-            filled = markdown_log.merge_by_time([*told, *self._unknown_memories()])
-        self._replay(book.to_records(filled), len(book) + len(filled))
-        self.from_files += len(filled)
-        self._note_filled([each for each in filled if each.position])
-        if self.problems:
-            self._set_aside_damaged()
+        """Replay the vault's own log, with events that only files have where the log lacks them."""
+        reader = LogReader(self._vault.journal.files(), self.problems.append)
+        for line, _ in reader.lines():
+            self._vault.record_names(scope_of_line(line), line.get("session"))
+        placed = reader.place(self._sessions, self._now)
+        self._replay(reader.to_records(placed), len(reader) + len(placed))
+        self.from_files += len(placed)
+        if self.problems or placed:
+            self._mend_log(placed)
 
-    def _note_filled(self, filled: Sequence[ReplayRecord]) -> None:
-        """Add the entries that filled gaps to the vault's log, so that it is complete again."""
-        lines = []
-        known = self._vault.journal.cursors() if filled else {}
-        for scope, _, _, position in filled:
-            with self._runtime.engine.read() as tx:
-                owner = log.resolve_owner(tx, scope)
-                entry = None if owner is None else log.find_at_position(tx, owner, position)
-            if entry is not None and position <= known.get(scope, 0):
-                lines.append(log_file.build_line(scope, entry))
-        if lines:
-            self._vault.journal.append(lines)
-
-    def _set_aside_damaged(self) -> None:
-        """Move lines that could not be replayed out of the log, which lists what is mirrored."""
-        for path in self._vault.journal.files():
-            with path.open("rb") as file:
-                raws = [raw.rstrip(b"\n") + b"\n" for raw in file if raw.strip()]
-            others = [raw for raw in raws if not self._is_replayed(raw)]
-            if others:
-                aside, left = self._vault.own / log_file.DAMAGED_FILE, set(others)
-                disk.append(aside, b"".join(others))
-                disk.write(path, b"".join(raw for raw in raws if raw not in left))
-                _note(self._vault, self._store, path, aside)
-
-    def _is_replayed(self, raw: bytes) -> bool:
-        line = log_file.decode_line(raw)
-        if line is None or problem(line) is not None:
-            return False
+    def _mend_log(self, placed: Iterable[ReplayRecord]) -> None:
+        """Make the vault's log say what the store does; what was not replayed is set aside."""
+        vault, changed = self._vault, list[Path]()
         with self._runtime.engine.read() as tx:
-            owner = log.resolve_owner(tx, Scope(line["space"], line["user"]))
-            entry = None if owner is None else log.find_at_position(tx, owner, line["position"])
-        return entry is not None and entry.uuid == line["uuid"]
+            for path in vault.journal.files():
+                raws = [raw.rstrip(b"\n") + b"\n" for raw in disk.lines(path) if raw.strip()]
+                lines = [_as_replayed(tx, raw) for raw in raws]
+                kept = b"".join(log_file.encode_line(line) for line in lines if line is not None)
+                if kept != b"".join(raws):
+                    others = b"".join(raw for raw, new in zip(raws, lines, strict=True) if not new)
+                    disk.append(vault.own / log_file.DAMAGED_FILE, others)
+                    disk.write(path, kept)
+                    changed += [vault.own / log_file.DAMAGED_FILE, path]
+            added = [line for each in placed if (line := _line_at(tx, each.scope, each.position))]
+        _note(vault, self._store, *changed, *(vault.journal.append(added) if added else ()))
 
-    def replay_memories(self) -> None:
-        """Add the memories of which the log has no version, from their files."""
-        told = markdown_log.merge_by_time(self._unknown_memories())
-        self.from_files += self._replay(told, len(told))
+    # -- files --------------------------------------------------------------------------------
 
-    def _unknown_memories(self) -> list[list[ReplayRecord]]:
-        """Return the records of each file whose memory the store does not have."""
-        told, seen_ids = list[list[ReplayRecord]](), set[tuple[str, str]]()
-        now = self._runtime.clock.now()
+    def import_files(self) -> None:
+        """Import memories and events that files have and the log does not."""
+        records = [*self._unknown_memories(), *map(self._later_events, self._sessions)]
+        merged = list(merge(*records, key=lambda each: each.recorded_at))
+        self.from_files += self._replay(merged, len(merged))
+        for one in self._sessions:
+            self._keep_unknown_events(one)
+
+    def _unknown_memories(self) -> Iterator[list[ReplayRecord]]:
+        """Yield a record for each file whose memory the store does not have."""
+        seen_ids = set[tuple[str, str]]()
         for seen in markdown_log.read_files(self._vault, "memory"):
-            document = frontmatter.load(seen.raw)
+            document, scope = frontmatter.load(seen.raw), seen.place.scope
             id = markdown_log.memory_id(document)
-            name = (seen.place.scope.space, id or "")
-            if id is None or name in seen_ids or self._is_taken(seen.place.scope, id):
+            if id is None or (scope.space, id) in seen_ids or not one_line(document.content):
                 continue
-            seen_ids.add(name)
-            told.append(markdown_log.memory_records(seen, document, now, self.problems.append))
-        return told
+            with self._runtime.engine.read() as tx:
+                owner = log.resolve_owner(tx, scope) or log.resolve_owner(tx, Scope(scope.space))
+                taken = owner is not None and log.id_taken(tx, owner, id)
+            if not taken:
+                seen_ids.add((scope.space, id))
+                report = self.problems.append
+                yield [markdown_log.memory_record(seen, document, id, self._now, report)]
 
-    def _is_taken(self, scope: Scope, id: str) -> bool:
+    def _known_events(self, one: MarkdownSession) -> set[int]:
+        """Return the sequences that the log has of a session, erased ones included."""
         with self._runtime.engine.read() as tx:
-            owner = log.resolve_owner(tx, scope) or log.resolve_owner(tx, Scope(scope.space))
-            return owner is not None and log.id_taken(tx, owner, id)
+            owner = log.resolve_owner(tx, one.scope)
+            if owner is None:
+                return set()
+            entries = log.session_appends(tx, owner, one.session, 1, MAX_EVENTS)
+        return {entry.sequence for entry in entries if entry.sequence is not None}
+
+    def _find_session(self, one: MarkdownSession) -> sessions.SessionRow | None:
+        with self._runtime.engine.read() as tx:
+            owner = log.resolve_owner(tx, one.scope)
+            return None if owner is None else sessions.find(tx, owner, one.session)
+
+    def _later_events(self, one: MarkdownSession) -> list[ReplayRecord]:
+        """Return records for the events after the last one that the log has of a session."""
+        known = self._find_session(one)
+        last = 0 if known is None else known.last_sequence
+        later = sorted(sequence for sequence in one.turns if sequence > last)
+        return [markdown_log.event_record(one, sequence, self._now) for sequence in later]
+
+    def _keep_unknown_events(self, one: MarkdownSession) -> None:
+        """Make conflict copies of files whose events could not be imported, so that they stay."""
+        vault = self._vault
+        unknown = one.turns.keys() - self._known_events(one)
+        for path in sorted({one.turns[sequence][0] for sequence in unknown}):
+            folder, _, name = layout.conflict_path(path, 0).rpartition("/")
+            copy = vault.free_path(folder, name)
+            vault.path(path).rename(vault.path(copy))
+            vault.files.drop(path)
+            _note(vault, self._store, vault.path(path), vault.path(copy))
+            self.problems.append(
+                f"{path}: the log has lost some of its events and has no place for them any more; "
+                f"the file is kept as {copy.rpartition('/')[2]}"
+            )
 
     def restore_summaries(self) -> int:
         """Read the summaries from their files; they are not in the log."""
@@ -219,19 +232,26 @@ class _Rebuild:
 
     def _apply_hidden(self) -> None:
         """Hide or restore sessions whose files were all moved into or out of ``deleted/``."""
-        deleted: dict[tuple[Scope, str], set[bool]] = {}
-        for seen in markdown_log.read_files(self._vault):
-            place = seen.place
-            if place.what == "turns" and place.session is not None:
-                deleted.setdefault((place.scope, place.session), set()).add(place.deleted)
-        for (scope, session), places in deleted.items():
-            with self._runtime.engine.read() as tx:
-                owner = log.resolve_owner(tx, scope)
-                known = None if owner is None else sessions.find(tx, owner, session)
-            if known is None or places != {known.hidden_at is None}:
-                continue
-            handle = self._store.space(scope.space, user=scope.user, actor=ACTOR).session(session)
-            handle.restore() if known.hidden_at is not None else handle.hide(reason=MOVED)
+        for one in self._sessions:
+            known = self._find_session(one)
+            if known is not None and one.deleted == {known.hidden_at is None}:
+                space = self._store.space(one.scope.space, user=one.scope.user, actor=ACTOR)
+                handle = space.session(one.session)
+                handle.restore() if known.hidden_at is not None else handle.hide(reason=MOVED)
+
+
+def _line_at(tx: Transaction, scope: Scope, position: int) -> log_file.LogLine | None:
+    """Return the line of the vault's log for an entry of the store, if there is one."""
+    owner = log.resolve_owner(tx, scope)
+    entry = None if owner is None else log.find_at_position(tx, owner, position)
+    return None if entry is None else log_file.build_line(scope, entry)
+
+
+def _as_replayed(tx: Transaction, raw: bytes) -> log_file.LogLine | None:
+    """Return a line of the vault's log as the store has it; None when the store does not."""
+    line = log_file.decode_line(raw)
+    known = None if line is None else _line_at(tx, scope_of_line(line), line["position"])
+    return known if known and line and known["uuid"] == line.get("uuid") else None
 
 
 def _opened(path: Path) -> Vault:
@@ -268,18 +288,12 @@ def _begin(runtime: Runtime, path: Path) -> None:
             tx.run("INSERT INTO meta (key, value) VALUES (?, ?)", (mark, str(path)))
 
 
-def _abandon(runtime: Runtime) -> None:
-    """Remove the mark of an unfinished rebuild from a store that is still empty."""
+def _unmark(runtime: Runtime, *marks: str, filled: bool = True) -> None:
+    """Remove marks of a rebuild; without ``filled``, only if the store is still empty."""
     with runtime.engine.write() as tx:
         tx.enter_all_owners()
-        if tx.one("SELECT 1 FROM log LIMIT 1") is None:
-            tx.run("DELETE FROM meta WHERE key IN (?, ?)", (_MARK, REPLAY_KEY))
-
-
-def _end(runtime: Runtime, mark: str) -> None:
-    with runtime.engine.write() as tx:
-        tx.enter_all_owners()
-        tx.run("DELETE FROM meta WHERE key = ?", (mark,))
+        if filled or tx.one("SELECT 1 FROM log LIMIT 1") is None:
+            tx.many("DELETE FROM meta WHERE key = ?", [(mark,) for mark in marks])
 
 
 def _note(vault: Vault, store: Store, *paths: Path) -> None:
@@ -343,23 +357,10 @@ def _write_anew(vault: Vault, store: Store, progress: Progress | None) -> None:
 
 def require_same_log(runtime: Runtime, vault: Vault) -> None:
     """Raise VaultError when the vault's log has entries that the store does not have."""
-    lines = vault.journal.lines()
-    while part := list(islice(lines, BATCH)):
-        for scope in dict.fromkeys(Scope(line["space"], line["user"]) for line in part):
-            own = {
-                line["position"]: line.get("uuid")
-                for line in part
-                if (line["space"], line["user"]) == (scope.space, scope.user)
-            }
-            with runtime.engine.read() as tx:
-                owner = log.resolve_owner(tx, scope)
-                found = (
-                    {}
-                    if owner is None
-                    else log.find_at_positions(tx, owner, list(own), strict=True)
-                )
-            known = {position: entry.uuid for position, entry in found.items()}
-            if known != own:
+    with runtime.engine.read() as tx:
+        for line in vault.journal.lines():
+            known = _line_at(tx, scope_of_line(line), line["position"])
+            if known is None or known["uuid"] != line.get("uuid"):
                 raise VaultError(
                     f"{vault.root} holds what this store does not know: it is another store's "
                     "vault, or make an empty store of it with 'reverie vault rebuild'"

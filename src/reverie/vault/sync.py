@@ -117,6 +117,8 @@ class Sync:
                 self.completed += _new_files(now, actions)
             self._executor.execute(actions)
             changes = [action for action in actions if not isinstance(action, Report)]
+            if any(isinstance(action, AppendLog) for action in changes):
+                self._collector.stop_at_the_last_entries()
             if changes and changes == before:
                 self._give_up(changes)
             elif changes and not everywhere and not now.store.unfinished and _is_last(changes):
