@@ -584,6 +584,7 @@ class SalvagedSpace(NamedTuple):
     ``lost`` has the first and last position of each range that could not be read; ``affected``
     says what the index knew about those entries. ``renamed`` are made-up names that replace
     unreadable ones. When ``end_known`` is false, entries after the last one may be lost too.
+    ``from_vault`` is the number of entries that were taken from the vault's log.
     """
 
     space: str
@@ -592,6 +593,7 @@ class SalvagedSpace(NamedTuple):
     affected: tuple[str, ...]
     renamed: tuple[str, ...] = ()
     end_known: bool = True
+    from_vault: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,8 @@ from pathlib import Path
 import apsw
 import pytest
 
+from reverie.memory import open as open_store
+from reverie.vault import service
 from tests.cli.conftest import CommandLine
 
 
@@ -112,3 +114,89 @@ def test_salvage_reads_a_store_that_cannot_be_opened(
     assert "salvage" in reverie.error("list", code=5)
     reverie.text("salvage", str(reverie.store), str(tmp_path / "saved.db"))
     assert "striped" in reverie.text("list", "--url", str(tmp_path / "saved.db"))
+
+
+# -- the log of the vault -------------------------------------------------------------------------
+
+
+def damage(reverie: CommandLine, statement: str) -> None:
+    connection = apsw.Connection(str(reverie.store))
+    connection.execute(statement)
+    connection.close()
+
+
+def mirrored(reverie: CommandLine) -> Path:
+    """A store with a vault: three versions of a memory, and one of another user."""
+    memory = reverie.remember("the zebra is striped")
+    reverie.text("revise", memory, "the zebra is brown", "--reason", "dust")
+    reverie.text("revise", memory, "the zebra is grey")
+    reverie.remember("the river is wide", "--user", "bob")
+    root = reverie.folder / "vault"
+    with open_store(reverie.store) as store:
+        service.init(store, root)
+    return root
+
+
+DAMAGED_TEXT = "UPDATE log SET body = REPLACE(body, 'the', 'thx'), reason = 'x' WHERE position {}"
+
+
+@pytest.mark.parametrize("which", ["= 2", "= 4", "> 0"])
+def test_salvage_takes_unreadable_entries_from_the_log_of_the_vault(
+    reverie: CommandLine, tmp_path: Path, which: str
+) -> None:
+    mirrored(reverie)
+    before = reverie.text("export", "--all")
+    damage(reverie, DAMAGED_TEXT.format(which))
+    saved = tmp_path / "saved.db"
+    shown = reverie.text("salvage", str(reverie.store), str(saved))
+    taken = "4 entries" if which == "> 0" else "1 entry"
+    assert f"Took {taken} of default from the vault's log." in shown
+    assert f"Saved 4 entries in {saved}: nothing was lost." in shown
+    assert reverie.text("export", "--all", "--url", str(saved)) == before
+    assert "No problems found." in reverie.text("verify", "--url", str(saved))
+    report = reverie.json("salvage", str(reverie.store), str(tmp_path / "other.db"))
+    assert report["complete"] and report["spaces"][0]["from_vault"] == int(taken[0])
+
+
+def test_salvage_takes_lost_names_from_the_log_of_the_vault(
+    reverie: CommandLine, tmp_path: Path
+) -> None:
+    root = mirrored(reverie)
+    before = reverie.text("export", "--all")
+    damage(reverie, "UPDATE spaces SET name = 'x'")
+    damage(reverie, "UPDATE owners SET name = 'y' WHERE name = 'bob'")
+    damage(reverie, "DELETE FROM meta WHERE key = 'vault'")
+    saved = tmp_path / "saved.db"
+    assert "A name was lost" in reverie.text("salvage", str(reverie.store), str(saved), code=1)
+    saved.unlink()
+    reverie.text("salvage", str(reverie.store), str(saved), "--vault", str(root))
+    assert reverie.text("export", "--all", "--url", str(saved)) == before
+
+
+def test_salvage_takes_nothing_from_a_log_that_contradicts_the_store(
+    reverie: CommandLine, tmp_path: Path
+) -> None:
+    root = mirrored(reverie)
+    log = root / ".reverie/log.jsonl"
+    log.write_text(log.read_text().replace('"position": 3', '"position": 9'))
+    damage(reverie, DAMAGED_TEXT.format("= 2"))
+    report = reverie.json("salvage", str(reverie.store), str(tmp_path / "saved.db"), code=1)
+    assert report["spaces"][0]["from_vault"] == 0 and report["spaces"][0]["lost"] == [[2, 2]]
+    assert report["unread"] == ["the vault's log of default, which contradicts the store"]
+
+
+def test_salvage_takes_nothing_that_was_erased_since_the_last_sync(
+    reverie: CommandLine, tmp_path: Path
+) -> None:
+    root = mirrored(reverie)
+    reverie.remember("the river is long")
+    log = (root / ".reverie/log.jsonl").read_bytes()
+    with open_store(reverie.store) as store:
+        (memory,) = (m for m in store.space("default").memories() if "zebra" in m.content)
+        store.space("default").erase(memory.id)
+    damage(reverie, DAMAGED_TEXT.format("= 2"))
+    (root / ".reverie/log.jsonl").write_bytes(log)
+    saved = tmp_path / "saved.db"
+    report = reverie.json("salvage", str(reverie.store), str(saved), code=1)
+    assert report["spaces"][0]["from_vault"] == 0
+    assert "dust" not in reverie.text("export", "--all", "--url", str(saved))

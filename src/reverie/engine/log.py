@@ -217,23 +217,7 @@ def append(tx: Transaction, owner: Owner, *entries: LogEntry) -> None:
     for entry in entries:
         body = None if entry.body is None else encode(entry.body)
         content = Erasable(body, entry.reason, entry.request)
-        header = (
-            owner.space,
-            entry.position,
-            owner.number,
-            entry.op,
-            entry.recorded_at,
-            BODY_SCHEMA,
-            entry.actor,
-            entry.trust,
-            *(entry.origin or (None, None)),
-            entry.key,
-            entry.memory or None,
-            entry.version or None,
-            entry.uuid,
-            entry.session,
-            entry.sequence,
-        )
+        header = entry_header(owner, entry)
         seal = seals.seal_entry(chain, header, content)
         chain = seal.chain
         rows.append((*header, *content, *seal))
@@ -244,6 +228,27 @@ def append(tx: Transaction, owner: Owner, *entries: LogEntry) -> None:
         [(recorded_at, chain, seals.head_seal(owner.space, last, recorded_at, chain), owner.space)],
     )
     tx.kept[_head_key(owner)] = (chain, recorded_at, None)
+
+
+def entry_header(owner: Owner, entry: LogEntry) -> tuple[Any, ...]:
+    """The columns of an entry that never change, in the order of ``seals.HEADER_COLUMNS``."""
+    return (
+        owner.space,
+        entry.position,
+        owner.number,
+        entry.op,
+        entry.recorded_at,
+        BODY_SCHEMA,
+        entry.actor,
+        entry.trust,
+        *(entry.origin or (None, None)),
+        entry.key,
+        entry.memory or None,
+        entry.version or None,
+        entry.uuid,
+        entry.session,
+        entry.sequence,
+    )
 
 
 def erase_content(tx: Transaction, owner: Owner, positions: Iterable[int]) -> None:

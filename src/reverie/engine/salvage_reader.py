@@ -50,6 +50,8 @@ class SalvagedRows:
     descriptions: dict[tuple[int, int], str] = field(default_factory=dict)
     sealed: bool = True
     problems: list[str] = field(default_factory=list)
+    # The keys of entries that were taken from elsewhere: their place in the chain is not known.
+    unchained: set[tuple[int, int]] = field(default_factory=set)
 
     def add_entry(self, row: Sequence[Any]) -> None:
         """Keep an entry if its seal matches. Of two copies that match, an erased one is kept."""
@@ -67,7 +69,8 @@ class SalvagedRows:
 
     def is_successor(self, before: LogRow | None, line: LogRow) -> bool:
         """Whether an entry directly follows another in its space (None: is the first)."""
-        if not self.sealed:
+        ends = {each.log_key for each in (before, line) if each is not None}
+        if not self.sealed or ends & self.unchained:
             return line.log_key[1] == (before.log_key[1] if before else 0) + 1
         chain = before.seal.chain if before else seals.NO_CHAIN
         return line.seal.chain == seals.chain_hash(

@@ -5,6 +5,8 @@ index and vectors are made from the log. A lost version that others follow is re
 that says so, so that the versions of a memory stay numbered without gaps. Undamaged tokens, jobs
 and recall notes are copied; the link to a vault is not, since somebody should look at the vault
 first. What was lost is recorded under ``salvaged`` in the new store, and in the report.
+
+Entries that cannot be read are taken from the log of the store's vault if it still has them.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import contextlib
 import json
 import tempfile
 import uuid
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -26,16 +29,17 @@ from reverie.engine import (
     salvage_reader,
     seals,
 )
-from reverie.engine.log_rows import LogRow
+from reverie.engine.log_rows import LogEntry, LogRow
 from reverie.engine.salvage_reader import JOB_COLUMNS, SalvagedRows
 from reverie.engine.seals import Erasable, Seal
 from reverie.engine.sqlite.store_file import new_file
-from reverie.errors import ConfigError, StoreDamaged, StoreError
+from reverie.errors import ConfigError, ReverieError, StoreDamaged, StoreError
 from reverie.maintenance import damage, reindex, verify
-from reverie.model import SalvagedSpace, SalvageReport
+from reverie.model import SalvagedSpace, SalvageReport, Scope
 from reverie.protocols import Engine, Owner, Progress, Row, Transaction
-from reverie.write import embeddings
+from reverie.write import embeddings, vault_link
 from reverie.write.runtime import Runtime
+from reverie.write.vault_link import VaultEntries
 
 META_KEY = "salvaged"
 LOST_VERSION = "what this version said was lost to damage"
@@ -46,6 +50,7 @@ _VAULT_JOBS = {"mirror", "commit"}
 _REBUILT_KEYS = {"schema", "index", "lineage", embeddings.CURRENT, embeddings.NEXT, META_KEY}
 # The most positions of a lost range for which the report says what was there.
 MAX_NAMED = 1_000
+MAX_POSITION = 1 << 53
 
 
 def salvage(
@@ -55,11 +60,13 @@ def salvage(
     progress: Progress | None = None,
     *,
     require_all: bool = False,
+    vault_entries: VaultEntries | None = None,
 ) -> SalvageReport:
     """Make a new store at ``target``, which must not exist, of what can be read of ``source``.
 
     ``runtime`` makes the runtime for the new store's engine. With ``require_all``, raise
-    StoreDamaged unless everything can be read, and copy the settings too.
+    StoreDamaged unless everything can be read, and copy the settings too. With ``vault_entries``,
+    entries that cannot be read are taken from the vault's log.
     """
     if target.exists():
         raise ConfigError(f"{target} exists already: give another name")
@@ -71,6 +78,8 @@ def salvage(
             f"not all of {source} can be read any more: run 'reverie salvage' to make a new store "
             "of the rest"
         )
+    if vault_entries is not None:
+        _take_from_vault(salvaged, vault_entries)
     return make_store(runtime, salvaged, target, progress, keep_settings=require_all)
 
 
@@ -134,20 +143,28 @@ class _SpaceLog(NamedTuple):
 
 
 def _recover_space(salvaged: SalvagedRows, space: int) -> _SpaceLog:
-    lines, lost = salvaged.of_space(space), list[tuple[int, int]]()
+    lines, lost = salvaged.of_space(space), _lost_ranges(salvaged, space)
+    last = lines[-1].log_key[1] if lines else 0
+    reached = max(salvaged.heads.get(space, (0, ""))[0], last)
+    name = salvaged.spaces.get(space) or f"recovered-space-{space}"
+    return _SpaceLog(name, _fill_versions(lines, lost), lost, reached)
+
+
+def _lost_ranges(salvaged: SalvagedRows, space: int) -> list[tuple[int, int]]:
+    """Return the first and last position of each range that is missing from a space's log."""
+    lost = list[tuple[int, int]]()
     before: LogRow | None = None
-    for line in lines:
+    for line in salvaged.of_space(space):
         if not salvaged.is_successor(before, line):
             lost.append(((before.log_key[1] if before else 0) + 1, line.log_key[1] - 1))
         before = line
-    last = lines[-1].log_key[1] if lines else 0
+    last, chain = (before.log_key[1], before.seal.chain) if before else (0, seals.NO_CHAIN)
     head = salvaged.heads.get(space)
-    reached = last if head is None else max(head[0], last)
-    if head is not None and head[1] != (before.seal.chain if before else seals.NO_CHAIN):
-        lost.append((last + 1, max(reached, last + 1)))
-    lost = [(first, end) for first, end in lost if first <= end]
-    name = salvaged.spaces.get(space) or f"recovered-space-{space}"
-    return _SpaceLog(name, _fill_versions(lines, lost), lost, reached)
+    if head is not None and (space, last) in salvaged.unchained:
+        lost.append((last + 1, head[0]))
+    elif head is not None and head[1] != chain:
+        lost.append((last + 1, max(head[0], last + 1)))
+    return [(first, end) for first, end in lost if first <= end]
 
 
 def _fill_versions(lines: list[LogRow], lost: list[tuple[int, int]]) -> list[LogRow]:
@@ -186,6 +203,66 @@ def _lost_version(later: LogRow, position: int, version: int) -> LogRow:
     return LogRow(tuple(header), content, Seal(salt, seals.content_digest(salt, content), "", ""))
 
 
+# -- the log of the vault -------------------------------------------------------------------------
+
+
+def _take_from_vault(salvaged: SalvagedRows, vault_entries: VaultEntries) -> None:
+    """Add the entries and names that cannot be read in the store and that the vault's log has."""
+    uuids = {line.header[13]: line.header for line in salvaged.lines.values()}
+    owners = dict[Owner, Scope]()
+    # By the name of the space: the positions of the vault's log, and entries to take.
+    seen, others = dict[str, set[int]](), dict[str, list[tuple[str, LogEntry]]]()
+    try:
+        for scope, entry in vault_entries(salvaged.settings.get(vault_link.KEY)):
+            seen.setdefault(scope.space, set()).add(entry.position)
+            header = uuids.get(entry.uuid)
+            if header is not None and header[1] == entry.position:
+                owners[Owner(header[0], header[2])] = scope
+            else:
+                others.setdefault(scope.space, []).append((scope.user or "", entry))
+    except (ReverieError, OSError) as error:
+        salvaged.problems.append(f"the vault's log: {type(error).__name__}")
+    # Names that cannot be read either.
+    for owner, scope in owners.items():
+        salvaged.spaces.setdefault(owner.space, scope.space)
+        salvaged.owners.setdefault(owner, scope.user or "")
+    for space, name in salvaged.spaces.items():
+        _take_entries(salvaged, space, others.get(name, []), seen.get(name, set()))
+
+
+def _take_entries(
+    salvaged: SalvagedRows, space: int, own: list[tuple[str, LogEntry]], seen: set[int]
+) -> None:
+    """Take entries of one space, unless the vault's log contradicts what can be read of it."""
+    numbers = {name: number for (at, number), name in salvaged.owners.items() if at == space}
+    numbers[""] = log.SHARED_OWNER
+    lines, lost = salvaged.of_space(space), _lost_ranges(salvaged, space)
+    if space not in salvaged.heads:
+        lost.append(((lines[-1].log_key[1] if lines else 0) + 1, MAX_POSITION))
+    for _, entry in own:
+        at = bisect_right(lost, (entry.position, MAX_POSITION)) - 1
+        if at < 0 or entry.position > lost[at][1]:
+            name = salvaged.spaces[space]
+            salvaged.problems.append(f"the vault's log of {name}, which contradicts the store")
+            return
+    # What was erased stays erased: a vault that has not seen an erasure may still have the text.
+    behind = {
+        line.header[2]
+        for line in lines
+        if line.header[3] == "erase" and line.log_key[1] not in seen
+    }
+    for user, entry in own:
+        number = numbers.get(user)
+        if number is not None and number not in behind:
+            body = {} if entry.op == "erase" else entry.body
+            content = Erasable(
+                None if body is None else log.encode(body), entry.reason, entry.request
+            )
+            header = log.entry_header(Owner(space, number), entry)
+            salvaged.lines[space, entry.position] = LogRow(header, content, Seal(None, "", "", ""))
+            salvaged.unchained.add((space, entry.position))
+
+
 # -- writing --------------------------------------------------------------------------------------
 
 
@@ -211,7 +288,8 @@ def _write(tx: Transaction, salvaged: SalvagedRows) -> SalvageReport:
             tuple(affected),
             tuple(renamed),
         )
-        spaces.append(SalvagedSpace(*saved, end_known=space in salvaged.heads))
+        taken = sum(key[0] == space for key in salvaged.unchained)
+        spaces.append(SalvagedSpace(*saved, end_known=space in salvaged.heads, from_vault=taken))
     _write_states(tx, salvaged)
     _write_jobs(tx, salvaged.jobs)
     report = SalvageReport(entries, tuple(spaces), tuple(sorted(salvaged.problems)), ())

@@ -44,6 +44,7 @@ from reverie.write import tokens, validate, vault_link
 from reverie.write.recall_log import RecallNotes
 from reverie.write.runtime import Runtime
 from reverie.write.secret_policy import redaction_from_settings
+from reverie.write.vault_link import VaultEntries
 from reverie.write.writer import Author
 
 MAX_NAME_CHARS = 200
@@ -103,11 +104,13 @@ def salvage_store(
     settings: Settings | None = None,
     embedder: str | Embedder | None = None,
     progress: Progress | None = None,
+    vault_entries: VaultEntries | None = None,
 ) -> SalvageReport:
     """Create a new store from all that can be read of a damaged one, which is not changed.
 
     ``source`` is a path or a URL, ``target`` a file that does not exist yet. The report says which
-    positions were lost.
+    positions were lost. With ``vault_entries`` (``reverie.vault.log_reader.read_entries``), entries
+    that cannot be read are taken from the log of the store's vault.
     """
     # It takes time to load, and few stores are damaged.
     from reverie.maintenance import salvage
@@ -130,7 +133,9 @@ def salvage_store(
         )
 
     try:
-        return salvage.salvage(runtime, str(source), Path(target), progress)
+        return salvage.salvage(
+            runtime, str(source), Path(target), progress, vault_entries=vault_entries
+        )
     finally:
         closer = getattr(chosen, "close", None)
         if closer is not None and chosen is not embedder:

@@ -186,10 +186,10 @@ def _placed(
                 del free[at]
 
 
-def read_entries(root: Path) -> Iterator[tuple[Scope, LogEntry]]:
-    """Yield the undamaged entries of the log of the vault in a folder, for ``salvage``."""
-    own = root / layout.STATE_FOLDER
-    files = log_file.VaultLog(own).files() if own.is_dir() else []
+def read_entries(root: str | None) -> Iterator[tuple[Scope, LogEntry]]:
+    """Yield the undamaged entries of the log of the vault in a folder; none without a vault."""
+    own = Path(root or "") / layout.STATE_FOLDER
+    files = log_file.VaultLog(own).files() if root and own.is_dir() else []
     for line, _ in LogReader(files, lambda _: None).lines():
         entry = record_schema.parse_record(line)
         yield scope_of_line(line), replace(entry, position=line["position"])

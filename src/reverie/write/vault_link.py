@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 from reverie.agenda import jobs, worker
 from reverie.engine.index import unfinished_rebuild
+from reverie.engine.log import LogEntry
 from reverie.engine.schema import REPLAY_KEY
+from reverie.model import Scope
 from reverie.protocols import Owner, Transaction
 from reverie.write.runtime import Runtime
 
@@ -14,6 +18,9 @@ CREATED_KEY = "vault.made"
 LANE = "vault"
 # ``flush`` runs commits that are due within this time at once.
 COMMIT_AHEAD_MS = 2_500
+
+# Reads the undamaged entries of a vault's log, given the folder that the store names, if any.
+VaultEntries = Callable[[str | None], Iterable[tuple[Scope, LogEntry]]]
 
 
 def read_path(tx: Transaction) -> str | None:
