@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from reverie import Origin, Store
+from reverie import Origin, Session, Store
 from reverie.errors import StoreError, VaultError
 from reverie.transfer import log_replay
 from reverie.vault import (
@@ -386,12 +386,15 @@ def test_rebuild_replays_what_is_left_of_a_damaged_log_and_invents_nothing(
     assert exported(third) == exported(second)
 
 
-def test_rebuild_continues_a_truncated_log_from_markdown(stores: Stores, tmp_path: Path) -> None:
+@pytest.mark.parametrize("cache", ["kept", "lost"])
+def test_rebuild_imports_from_markdown_what_a_truncated_log_has_lost(
+    stores: Stores, tmp_path: Path, cache: str
+) -> None:
     root = tmp_path / "vault"
     first = stores.open("first")
     space = first.space("ana")
     space.session("s").append_many([user("one"), user("two")])
-    kept = space.remember("kept")
+    kept, left = space.remember("kept"), space.remember("left")
     service.init(first, root)
     size = (root / ".reverie/log.jsonl").stat().st_size
     space.revise(kept.id, "kept and revised")
@@ -399,10 +402,12 @@ def test_rebuild_continues_a_truncated_log_from_markdown(stores: Stores, tmp_pat
     space.session("s").append_many([user("three"), user("four")])
     gone = space.remember("gone")
     space.forget(gone.id)
+    space.forget(left.id)
     service.sync(first)
     with (root / ".reverie/log.jsonl").open("r+b") as file:
         file.truncate(size + 20)
-    lost_cache(root)
+    if cache == "lost":
+        lost_cache(root)
     second = stores.open("second")
     report = rebuild.from_vault(second, root)
     there = second.space("ana")
@@ -410,6 +415,7 @@ def test_rebuild_continues_a_truncated_log_from_markdown(stores: Stores, tmp_pat
     assert there.get(lost.id) == first.space("ana").get(lost.id)
     assert there.get(kept.id).content == "kept and revised" and there.get(kept.id).version == 2
     assert there.get(gone.id).forgotten_at is not None
+    assert there.get(left.id).forgotten_at is not None
     assert [each.op for each in there.history(gone.id)] == ["remember"]
     assert report.from_files == 4 and second.verify().ok
     settled = files(root)
@@ -500,6 +506,30 @@ def test_rebuild_keeps_events_without_a_place_in_a_conflict_copy(
     third = stores.open("third")
     assert rebuild.from_vault(third, root).problems == ()
     assert exported(third) == exported(second)
+
+
+def test_rebuild_keeps_times_and_forks_where_lost_events_are_imported(
+    stores: Stores, tmp_path: Path
+) -> None:
+    root = tmp_path / "vault"
+    first = stores.open("first")
+    chat = first.space("ana").session("chat")
+    for text in ("one", "two", "three"):
+        chat.append(user(text))
+        stores.clock.step(DAY)
+    fork = Session(first.space("ana"), "fork", Origin("chat", 3))
+    fork.append(user("four"))
+    chat.append(user("last"))
+    service.init(first, root)
+    # The first gap in the log is before the entry that "two" belongs to.
+    assert lose(root, lambda line: line["position"] in {2, 3, 5}) == 3
+    lost_cache(root)
+    second = stores.open("second")
+    assert rebuild.from_vault(second, root).problems == ()
+    assert events(second) == events(first) and second.verify().ok
+    kept = {record["uuid"]: record for record in exported(first)}
+    for record in exported(second):
+        assert record["actor"] == "vault" or record == kept[record["uuid"]]
 
 
 @pytest.mark.parametrize("at", [1, 4, 11])

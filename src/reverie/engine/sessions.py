@@ -345,11 +345,14 @@ def recompute_session(tx: Transaction, owner: Owner, session: str, first: int = 
 
 
 def rechain_forks(tx: Transaction, owner: Owner) -> None:
-    """Recompute the chains of forks that were imported before the session they continue."""
+    """Recompute the chains of forks that were imported before the event they continue from."""
     rows = tx.all(
         "SELECT c.session FROM sessions c JOIN sessions p ON p.space = c.space "
         "AND p.owner = c.owner AND p.session = c.forked_session "
-        "WHERE c.space = ? AND c.owner = ? AND p.opened > c.opened",
+        "WHERE c.space = ? AND c.owner = ? AND (p.opened > c.opened OR c.opened < "
+        "(SELECT e.position FROM events e WHERE e.space = c.space AND e.owner = c.owner AND "
+        "e.session = c.forked_session AND e.sequence <= c.forked_sequence "
+        "ORDER BY e.sequence DESC LIMIT 1))",
         owner,
     )
     pending, done = [row[0] for row in rows], set[str]()

@@ -7,7 +7,7 @@ Only the location of each line is kept in memory.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from heapq import merge
 from itertools import pairwise
@@ -173,16 +173,19 @@ class LogReader:
 
 
 def _placed(
-    taken: Iterable[int], wanted: list[tuple[int, int, int, ReplayRecord]]
+    spots: Mapping[int, _LineLocation], wanted: Iterable[tuple[int, int, int, ReplayRecord]]
 ) -> Iterator[ReplayRecord]:
     """Yield each record at the first free position that is between those it belongs to."""
-    free = [[one + 1, two] for one, two in pairwise((0, *sorted(taken))) if two - one > 1]
-    for before, _, after, record in sorted(wanted, key=lambda each: each[:2]):
+    free = [[one + 1, two] for one, two in pairwise((0, *sorted(spots))) if two - one > 1]
+    for before, _, after, each in sorted(wanted, key=lambda each: each[:2]):
         at = bisect_right(free, [after, MAX_POSITION])
         if at < len(free) and free[at][0] < before:
-            yield record._replace(position=free[at][0])
+            position, following = free[at]
+            # Times never run backwards in a log: a later one would change those of the next lines.
+            latest = min(each.recorded_at, _read(spots[following])["recorded_at"])
+            yield each._replace(record={**each.record, "recorded_at": latest}, position=position)
             free[at][0] += 1
-            if free[at][0] == free[at][1]:
+            if free[at][0] == following:
                 del free[at]
 
 

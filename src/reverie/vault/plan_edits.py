@@ -235,6 +235,9 @@ class _Edits:
         before = "forgotten_at" in file.document.fields
         if known:
             before = layout.is_deleted(scope, known[0].path)
+        if base is None and render.parse_number(file.document.text("version")) > current.version:
+            # The store was rebuilt from a log that has lost the latest versions: the file is right.
+            before = forgotten
         # A file at the place of the version that it names was not moved: it is out of date.
         lags = base is not None and (base.forgotten_at is not None) == deleted
         if lags or before == deleted or forgotten == deleted:

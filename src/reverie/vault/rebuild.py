@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from heapq import merge
 from pathlib import Path
 
-from reverie.engine import log, sessions
+from reverie.engine import index, log, sessions
 from reverie.engine.schema import REPLAY_KEY
 from reverie.errors import ReverieError, VaultError
 from reverie.memory.store import Store
@@ -220,6 +220,7 @@ class _Rebuild:
         """Attach the vault to the store, fill the file cache, and read people's edits."""
         vault = self._vault
         vault.files.look_again()
+        self._drop_outdated()
         vault_link.mark_created(self._runtime, str(path))
         vault_link.attach(self._runtime, str(path))
         self._apply_hidden()
@@ -229,6 +230,18 @@ class _Rebuild:
             self.problems.append(f"{layout.owner_folder(scope)}: {what} {name} had no file")
         commit_pending(vault, self._runtime.redaction)
         return sync.report
+
+    def _drop_outdated(self) -> None:
+        """Drop files from the cache that show a version that the log has lost: they are read."""
+        files, chosen = self._vault.files, index.Filter(include_forgotten=True, sessions=None)
+        with self._runtime.engine.read() as tx:
+            for scope in files.scopes():
+                owner = log.resolve_owner(tx, scope)
+                rows = [] if owner is None else index.list_memories(tx, owner, chosen)
+                versions = {row.memory: row.version for row in rows}
+                for file in files.list_type(scope, "memory"):
+                    if file.version > versions.get(file.name, 0):
+                        files.drop(file.path)
 
     def _apply_hidden(self) -> None:
         """Hide or restore sessions whose files were all moved into or out of ``deleted/``."""
