@@ -84,15 +84,7 @@ class _Rebuild:
         self._sessions = markdown_log.read_sessions(markdown_log.read_files(vault, "turns"))
 
     def _replay(self, records: Iterable[ReplayRecord], whole: int) -> int:
-        done = 0
-
-        def advance(count: int) -> None:
-            nonlocal done
-            done += count
-            if self._progress is not None:
-                self._progress(done, max(whole, done))
-
-        report = log_replay.replay(self._runtime, records, advance)
+        report = log_replay.replay(self._runtime, records, _counting(self._progress, whole))
         self.problems += report.skipped
         self.entries += report.added
         return report.added
@@ -309,6 +301,19 @@ def _unmark(runtime: Runtime, *marks: str, filled: bool = True) -> None:
             tx.many("DELETE FROM meta WHERE key = ?", [(mark,) for mark in marks])
 
 
+def _counting(progress: Progress | None, whole: int) -> Callable[[int], None]:
+    """Return a callback that adds up counts and reports the sum; ``whole`` is 0 if unknown."""
+    done = 0
+
+    def advance(count: int) -> None:
+        nonlocal done
+        done += count
+        if progress is not None:
+            progress(done, max(whole, done) if whole else 0)
+
+    return advance
+
+
 def _note(vault: Vault, store: Store, *paths: Path) -> None:
     """Record these files as pending, to be committed with the first space."""
     for space in store.spaces()[:1]:
@@ -357,15 +362,7 @@ def _write_anew(vault: Vault, store: Store, progress: Progress | None) -> None:
             owner = log.resolve_owner(tx, scope)
         if owner is not None:
             SessionFiles(vault, store.runtime).write(owner, scope, session, "rewrite")
-    done = 0
-
-    def advance(count: int) -> None:
-        nonlocal done
-        done += count
-        if progress is not None:
-            progress(done, 0)
-
-    Sync(vault, store, progress=advance).everything()
+    Sync(vault, store, progress=_counting(progress, 0)).everything()
 
 
 def require_same_log(runtime: Runtime, vault: Vault) -> None:
