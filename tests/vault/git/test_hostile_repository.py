@@ -9,10 +9,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
 from reverie.errors import VaultError
+from reverie.vault.git import pack
 from reverie.vault.git.repo import Repository
 from reverie.vault.git.rewrite import rewrite
 from reverie.vault.git.search import find_bytes
@@ -172,6 +174,8 @@ class Place:
         assert [one.subject for one in repo.log(limit=2)] == ["checkpoint: x", "m"]
         assert {"a.md", "new file.md"} <= set(repo.log("a.md", limit=1)[0].paths)
         repo.init()
+        with patch.object(pack, "MAX_PACKS", 0):
+            assert pack.pack_if_many(repo)
         rewrite(
             repo,
             change_blob=lambda path, content: content.replace(b"secret", b"______"),

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import reverie.vault.git.process as program
 from reverie.errors import VaultError
 from reverie.vault.git.objects import CommitOrTag
-from reverie.vault.git.process import STALE_LOCK_SECONDS
+from reverie.vault.git.process import STALE_LOCK_SECONDS, GitBusy
 from reverie.vault.git.repo import (
     IGNORED,
     Repository,
@@ -348,6 +348,86 @@ def test_commit_takes_many_files_at_once(root: Path, repo: Repository) -> None:
     assert status(root) == []
 
 
+@pytest.fixture
+def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The calls of git, a line each, by a program of that name that is found first."""
+    said, real = tmp_path / "calls", shutil.which("git")
+    write(tmp_path, "bin/git", f'#!/bin/sh\necho "$*" >> {said}\nexec {real} "$@"\n')
+    (tmp_path / "bin" / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    return said
+
+
+@pytest.mark.parametrize("packed_refs", [False, True])
+def test_commit_takes_three_processes(packed_refs: bool, root: Path, calls: Path) -> None:
+    repo = made(root)
+    commit(repo, write(root, "a"), write(root, "b/c"))
+    if packed_refs:
+        by_hand(root, "pack-refs", "--all")
+    calls.unlink()
+    repo.init()
+    (root / "a").unlink()
+    commit(repo, "a", write(root, "b/c", "changed"), write(root, "b/d"))
+    made_calls = calls.read_text(encoding="utf-8").splitlines()
+    assert len(made_calls) <= 3
+    # Nor does git start a process that unpacks the objects.
+    assert not list((root / ".git" / "objects").glob("??"))
+    assert status(root) == []
+
+
+def test_commit_without_changes_takes_one_process(root: Path, calls: Path) -> None:
+    repo = made(root)
+    commit(repo, write(root, "a"))
+    calls.unlink()
+    assert repo.commit(["a", "gone"], "m", author="ana") is None
+    assert len(calls.read_text(encoding="utf-8").splitlines()) == 1
+    assert not list((root / ".git").glob("fast_import_crash_*"))
+
+
+def test_git_version_is_asked_once_for_each_program(tmp_path: Path, calls: Path) -> None:
+    facts = Facts()
+    program.git_version.cache_clear()
+    for _ in range(2):
+        assert program.find_git(tmp_path / "vault", facts) == str(tmp_path / "bin" / "git")
+        program.git_version.cache_clear()
+    assert calls.read_text(encoding="utf-8") == "--version\n"
+    write(tmp_path, "bin/git", "#!/bin/sh\necho git version 2.29.3\n")
+    assert program.find_git(tmp_path / "vault", facts) is None
+
+
+class Facts(dict[str, str]):
+    def fact(self, name: str) -> str | None:
+        return self.get(name)
+
+    def set_meta(self, name: str, value: str) -> None:
+        self[name] = value
+
+
+def test_commit_of_a_removed_folder_removes_what_was_below(root: Path, repo: Repository) -> None:
+    commit(repo, write(root, "folder/a"), write(root, "folder/below/b"), write(root, "c"))
+    shutil.rmtree(root / "folder")
+    commit(repo, "folder")
+    assert files_of(root) == [b".gitattributes", b".gitignore", b"c"]
+    assert status(root) == []
+
+
+@pytest.mark.parametrize(
+    "setting",
+    ["[include]\n\tpath = other", "[core]\n\tfilemode", "[core] FileMode=\n", "[extensions] x = 1"],
+)
+def test_settings_that_differ_from_new_ones_are_read_by_git(
+    setting: str, root: Path, repo: Repository
+) -> None:
+    write(root / ".git", "other", "[core]\n\tfilemode = false\n")
+    with (root / ".git" / "config").open("a", encoding="utf-8") as file:
+        file.write(f"\n{setting}\n")
+    write(root, "program")
+    (root / "program").chmod(0o755)
+    commit(repo, "program")
+    expected = by_hand(root, "config", "--includes", "--type=bool", "core.filemode") == b"true\n"
+    assert files(root)["program"][0] == (b"100755" if expected else b"100644")
+
+
 def files_of(root: Path) -> list[bytes]:
     return by_hand(root, "ls-tree", "-r", "-z", "--name-only", "HEAD").split(b"\0")[:-1]
 
@@ -669,8 +749,7 @@ def test_commit_follows_a_branch_moved_meanwhile(
 
 
 def test_broken_repository_is_reported(root: Path, repo: Repository) -> None:
-    head = by_hand(root, "rev-parse", "HEAD").decode().strip()
-    (root / ".git" / "objects" / head[:2] / head[2:]).unlink()
+    shutil.rmtree(root / ".git" / "objects" / "pack")
     with pytest.raises(VaultError, match="git"):
         repo.commit([write(root, "a")], "m", author="ana")
     (root / ".git" / "HEAD").write_text("nonsense", encoding="utf-8")
@@ -692,26 +771,34 @@ def test_stale_lock_is_removed(name: str, root: Path, repo: Repository) -> None:
 
 
 @pytest.mark.parametrize("name", ["index.lock", "HEAD.lock", "refs/heads/main.lock"])
-def test_fresh_lock_is_respected(
+def test_commit_leaves_a_fresh_lock_alone_and_does_not_wait(
     name: str, root: Path, repo: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(program, "LOCK_WAIT_SECONDS", 0.2)
-    lock = root / ".git" / name
+    monkeypatch.setattr(program, "LOCK_WAIT_SECONDS", 60)
+    lock, began = root / ".git" / name, time.monotonic()
     lock.touch()
-    with pytest.raises(VaultError, match="another git process runs"):
+    with pytest.raises(GitBusy, match="another git process runs"):
         repo.commit([write(root, "a")], "m", author="ana")
     assert lock.exists()
+    assert time.monotonic() - began < 30
     lock.unlink()
     commit(repo, "a")
 
 
-def test_commit_waits_for_a_fresh_lock(
+def test_commit_under_a_held_index_lock_writes_no_objects(root: Path, repo: Repository) -> None:
+    (root / ".git" / "index.lock").touch()
+    with pytest.raises(GitBusy):
+        repo.commit([write(root, "a")], "m", author="ana")
+    assert by_hand(root, "fsck", "--no-dangling", "--unreachable") == b""
+
+
+def test_other_commands_wait_for_a_fresh_lock(
     root: Path, repo: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lock = root / ".git" / "index.lock"
     lock.touch()
     monkeypatch.setattr(time, "sleep", lambda _: lock.unlink(missing_ok=True))
-    commit(repo, write(root, "a"))
+    repo.git.run("read-tree", "HEAD")
 
 
 def test_hanging_git_is_killed(

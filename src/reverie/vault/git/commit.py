@@ -8,10 +8,12 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
+from reverie.errors import VaultError
 from reverie.text.normalize import one_line
 from reverie.vault import layout
 from reverie.vault.file_cache import PendingChange, WithheldFile
 from reverie.vault.git.commit_policy import CommitPolicy
+from reverie.vault.git.pack import pack_if_many
 from reverie.vault.git.repo import SUBJECT, Repository
 from reverie.vault.vault import Vault
 from reverie.write.secret_policy import Redaction
@@ -32,8 +34,10 @@ _DONE = {
 def commit_pending(vault: Vault, redaction: Redaction) -> list[str]:
     """Commit the pending changes, each space by itself, and return the commits made.
 
-    The caller must hold the lock. Without git, pending changes are dropped. A file with a secret
-    stays pending until the secret is removed, a deleted file until its deletion is confirmed.
+    The caller must hold the lock. While another git process holds a lock of the repository, it
+    raises GitBusy at once, and the changes stay pending. Without git, they are dropped. A file with
+    a secret stays pending until the secret is removed, a deleted file until its deletion is
+    confirmed.
     """
     withheld = vault.files.withheld()
     again = [PendingChange(0, each.space, each.path, "") for each in withheld if each.space]
@@ -62,12 +66,22 @@ def commit_pending(vault: Vault, redaction: Redaction) -> list[str]:
                 made.append(commit)
         record_withheld(vault, repository, {each.path: each.space for each in pending})
     vault.files.committed(noted)
+    if repository is not None and made:
+        _pack(repository)
     return made
+
+
+def _pack(repository: Repository) -> None:
+    try:
+        pack_if_many(repository)
+    except VaultError as error:
+        _log.warning("the repository is not packed: %s", error)
 
 
 def open_repository(vault: Vault, redaction: Redaction) -> Repository | None:
     """Return the vault's repository, with the policy that keeps secrets out; None without git."""
-    return Repository.at(vault.root, policy=CommitPolicy(redaction, vault.files))
+    policy = CommitPolicy(redaction, vault.files)
+    return Repository.at(vault.root, policy=policy, facts=vault.files)
 
 
 def record_withheld(

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from reverie.text import frontmatter
 from reverie.vault import (
@@ -21,6 +21,7 @@ from reverie.vault import (
     log_file,
     render,
 )
+from reverie.vault.git.process import MetaStore
 from reverie.write.secret_policy import Redaction
 
 Kinds = tuple[str, ...]
@@ -39,18 +40,11 @@ _GIVEN = re.compile(r"[=:\s]")
 _PRINTABLE = bytes(byte if 32 <= byte < 127 or byte in b"\t\n\r" else 32 for byte in range(256))
 
 
-class MetaStore(Protocol):
-    """Stores up to which byte a file that only grows was checked."""
-
-    def fact(self, name: str) -> str | None: ...
-
-    def set_meta(self, name: str, value: str) -> None: ...
-
-
 class CommitPolicy:
     """Finds secrets in files, names and commit messages that ``redaction`` does not allow."""
 
     def __init__(self, redaction: Redaction, facts: MetaStore | None = None) -> None:
+        """``facts`` stores up to which byte a file that only grows was checked."""
         self._redaction = redaction
         self._meta = facts
 

@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import IO
+from typing import IO, Protocol
 
 from reverie.errors import VaultError
 
@@ -89,8 +89,11 @@ _SETTINGS = (
     "submodule.recurse=false",
     "diff.external=",
     "pack.packSizeLimit=0",
-    "fastimport.unpackLimit=100",
+    # A pack for each commit: unpacking it would take another process, and each object a file.
+    "fastimport.unpackLimit=0",
+    "core.fsync=committed",
 )
+_CHECKED = "git"
 _LOCKED = re.compile(r"Unable to create '((?:(?!Unable to create ')[^\n])+\.lock)': File exists")
 
 
@@ -107,16 +110,38 @@ def git_version(program: str) -> tuple[int, int] | None:
     return (int(found[1]), int(found[2])) if found else None
 
 
-def find_git(root: Path) -> str | None:
-    """Return the path of the git program, never one inside the vault."""
+class MetaStore(Protocol):
+    """Stores facts between processes."""
+
+    def fact(self, name: str) -> str | None: ...
+
+    def set_meta(self, name: str, value: str) -> None: ...
+
+
+class GitBusy(VaultError):
+    """Another git process holds a lock of the repository."""
+
+
+def find_git(root: Path, facts: MetaStore | None = None) -> str | None:
+    """Return the path of the git program, never one inside the vault.
+
+    A program whose version was checked before, by ``facts``, is not asked again.
+    """
     program = shutil.which("git")
     if program is None:
         return None
     path = Path(program).absolute()
     if path.is_relative_to(root.absolute()):
         return None
-    version = git_version(str(path))
-    return str(path) if version is not None and version >= MIN_GIT_VERSION else None
+    about = path.stat()
+    checked = f"{path} {about.st_size} {about.st_mtime_ns}"
+    if facts is not None and facts.fact(_CHECKED) == checked:
+        return str(path)
+    if (git_version(str(path)) or (0, 0)) < MIN_GIT_VERSION:
+        return None
+    if facts is not None:
+        facts.set_meta(_CHECKED, checked)
+    return str(path)
 
 
 def _environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -139,11 +164,13 @@ class Git:
         more: Mapping[str, str] | None = None,
         fine: tuple[int, ...] = (0,),
         seconds: float = TIMEOUT_SECONDS,
+        wait: float | None = None,
+        niced: bool = False,
     ) -> bytes:
         """Run git and return its output; wait for a held lock, and remove a forgotten one."""
-        waited_until = time.monotonic() + LOCK_WAIT_SECONDS
+        waited_until = time.monotonic() + (LOCK_WAIT_SECONDS if wait is None else wait)
         while True:
-            code, said, complaint = self._once(arguments, given, more, seconds)
+            code, said, complaint = self._once(arguments, given, more, seconds, niced=niced)
             if code in fine:
                 return said
             held = _LOCKED.search(complaint)
@@ -193,8 +220,13 @@ class Git:
         given: bytes,
         more: Mapping[str, str] | None,
         seconds: float,
+        *,
+        niced: bool = False,
     ) -> tuple[int, bytes, str]:
         process = self._start(arguments, more, subprocess.PIPE)
+        if niced and os.name == "posix":
+            with contextlib.suppress(OSError):
+                os.setpriority(os.PRIO_PGRP, process.pid, 10)
         try:
             said, complaint = process.communicate(given, timeout=seconds)
         except subprocess.TimeoutExpired as error:
@@ -233,11 +265,15 @@ class Git:
             ) from error
 
     def _settings(self) -> Iterator[str]:
-        newer = (git_version(self.program) or MIN_GIT_VERSION) >= (2, 36)
-        synced = "core.fsync=committed" if newer else "core.fsyncObjectFiles=true"
-        for setting in (*_SETTINGS, synced):
+        for setting in _SETTINGS:
             yield "-c"
             yield setting
+
+    def require_no_lock(self, name: str) -> None:
+        """Raise GitBusy when another process holds this lock; remove it if it was forgotten."""
+        lock = self.folder / name
+        if os.path.lexists(lock):
+            self._may_retry(lock, 0.0)
 
     def _may_retry(self, lock: Path, until: float) -> bool:
         """Whether to try again after a lock; an old lock inside the repository is removed."""
@@ -245,7 +281,7 @@ class Git:
         if not inside:
             return False
         try:
-            age = _disk_time(lock.parent) - lock.lstat().st_mtime
+            age = disk_time(lock.parent) - lock.lstat().st_mtime
         except OSError:
             return True
         if age > STALE_LOCK_SECONDS:
@@ -253,7 +289,7 @@ class Git:
                 lock.unlink()
             return True
         if time.monotonic() > until:
-            raise VaultError(f"another git process runs and holds {lock}: repeat when it is done")
+            raise GitBusy(f"another git process runs and holds {lock}: repeat when it is done")
         time.sleep(0.05)
         return True
 
@@ -271,6 +307,7 @@ class GitPipe:
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdout is not None
+        self.process = process.pid
         self._in: IO[bytes] = process.stdin or io.BytesIO()
         self._out = process.stdout
 
@@ -281,8 +318,11 @@ class GitPipe:
     def ask(self, line: bytes) -> bytes:
         """Write a line and return the next line of the answer, without its line end."""
         self._in.write(line)
-        self._in.flush()
+        self.flush()
         return self.line()
+
+    def flush(self) -> None:
+        self._in.flush()
 
     def line(self) -> bytes:
         found = self._out.readline()
@@ -348,7 +388,7 @@ def _read_all(file: IO[bytes]) -> str:
     return file.read(1 << 16).decode("utf-8", "replace")
 
 
-def _disk_time(folder: Path) -> float:
+def disk_time(folder: Path) -> float:
     """Return the time by the clock of the file system, which may be another machine's."""
     with tempfile.NamedTemporaryFile(dir=folder, prefix="tmp_reverie_") as file:
         return os.fstat(file.fileno()).st_mtime

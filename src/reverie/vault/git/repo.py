@@ -1,19 +1,20 @@
 """The git repository of a vault: commit exactly the changed files, and show log and diffs.
 
-A commit is written by ``git fast-import`` from content that this module reads itself, and only then
-added to the index and the branch. So git never reads the work tree: filters, hooks and attributes
-have no effect, what somebody else staged stays staged, and the cost depends on the change alone. If
-the process is killed in between, a change may be staged and not yet committed.
+A commit costs three processes: ``git fast-import`` compares and stores content that this module
+reads itself, ``update-index`` adds it to the index, and ``update-ref`` to the branch. So git never
+reads the work tree: filters, hooks and attributes have no effect, and what somebody else staged
+stays staged. If the process is killed in between, a change may be staged and not yet committed.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import tempfile
 import unicodedata
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -29,6 +30,8 @@ from reverie.vault.git.process import (
     DEFAULT_EMAIL,
     PRIVATE_MODE,
     Git,
+    GitPipe,
+    MetaStore,
     find_git,
 )
 from reverie.vault.git.worktree import (
@@ -53,7 +56,8 @@ ATTRIBUTES = ("* -text",)
 SUBJECT = 100
 NAME = 80
 ATTEMPTS = 3
-MANY = 100
+# Paths that are asked about together; their names fit into a pipe, however long they are.
+AT_ONCE = 8
 _UNFINISHED = {
     "MERGE_HEAD": "a merge",
     "CHERRY_PICK_HEAD": "a cherry-pick",
@@ -64,6 +68,21 @@ _UNFINISHED = {
 }
 _PRIVATE_REF = "refs/worktree/reverie"
 _TURNED = {"\u2028", "\u2029", *map(chr, range(0x202A, 0x202F)), *map(chr, range(0x2066, 0x206A))}
+_IMPORT = (
+    *("-c", "core.ignoreCase=false", "-c", "pack.compression=1"),
+    *("fast-import", "--quiet", "--force"),
+)
+# A line that makes ``fast-import`` end without writing the commit that it has begun.
+_ABORT = b"M 0\n"
+_GONE = (b"", b"")
+# The modes of a folder and of a repository inside, which is no file of the vault.
+_FOLDER, _NESTED = b"040000", b"160000"
+# Settings that may name a program, or that are not those of a new repository: git is asked then.
+_SPECIAL = re.compile(
+    rb"hook|include|worktreeconfig|objectformat|filemode(?![ \t]*=[ \t]*true$)", re.I | re.M
+)
+_FALSE = {"false", "no", "off", "0", ""}
+Stored: TypeAlias = dict[str, tuple[bytes, bytes]]
 _COMMIT_ID = re.compile(rb"[0-9a-f]{40}([0-9a-f]{24})?")
 
 
@@ -99,10 +118,15 @@ class Repository:
 
     @classmethod
     def at(
-        cls, root: Path, *, clock: Clock | None = None, policy: CommitPolicy | None = None
+        cls,
+        root: Path,
+        *,
+        clock: Clock | None = None,
+        policy: CommitPolicy | None = None,
+        facts: MetaStore | None = None,
     ) -> Repository | None:
         """Open the repository of a folder; None without git 2.30 or newer."""
-        program = find_git(root)
+        program = find_git(root, facts)
         return None if program is None else cls(root, program=program, clock=clock, policy=policy)
 
     @property
@@ -148,24 +172,21 @@ class Repository:
         if not given:
             return None
         git = self.git
+        git.require_no_lock("index.lock")
         tree = self._ready(git)
         names = self._spread(git, tree, given)
+        about = _message(self._policy.message(message)), _person(self._policy.message(author))
         for attempt in range(ATTEMPTS):
             head = self._head(git)
-            kind = hash_name_of(git)
-            names = _differing(tree, names, _stored(git, head, names), kind)
-            allowed = self._allowed(tree, names, kind)
-            if not allowed:
+            new, lines = self._write(git, tree, head, names, *about)
+            if not new:
                 return None
-            about = _message(self._policy.message(message)), _person(self._policy.message(author))
-            new = self._write(git, tree, head, allowed, kind, *about)
-            lines = _index_lines(git, new)
             # The index first: left behind alone it says "staged", the branch alone "reverted".
-            git.run("update-index", "-z", "--index-info", given=lines)
+            git.run("update-index", "-z", "--index-info", given=lines, wait=0)
             try:
                 old = head or "0" * len(new)
                 line = f"update HEAD\0{new}\0{old}\0".encode()
-                git.run("update-ref", "-m", "reverie", "--stdin", "-z", given=line)
+                git.run("update-ref", "-m", "reverie", "--stdin", "-z", given=line, wait=0)
             except VaultError:
                 now = self._head(git)
                 # It may have been ended when it was done.
@@ -176,15 +197,6 @@ class Repository:
                 continue
             return new
         return None
-
-    def _allowed(self, tree: WorkTree, names: Iterable[str], kind: str) -> dict[str, str]:
-        """Return the files that may be committed, with the ids of their contents if they exist."""
-        allowed = dict[str, str]()
-        for name in names:
-            found = tree.read(name)
-            if self._is_clean(name, found):
-                allowed[name] = "" if found is None else object_id(b"blob", found[1], kind)
-        return allowed
 
     def _is_clean(self, name: str, found: tuple[bytes, bytes] | None) -> bool:
         """Whether a file has no secret; the removal of a file may always be committed."""
@@ -254,16 +266,23 @@ class Repository:
 
     def _worktree(self, git: Git) -> WorkTree:
         settings = self._refuse_programs(git)
-        return WorkTree(self.root, modes=settings.get("core.filemode") not in {"false", "0", "no"})
+        return WorkTree(
+            self.root,
+            settings.get("core.filemode") not in _FALSE,
+            settings.get("extensions.objectformat", "sha1"),
+        )
 
     def _refuse_programs(self, git: Git) -> dict[str, str]:
         """Raise VaultError for hooks in the settings, which cannot be disabled per call."""
-        pattern = r"^(hook\..*\.command|core\.filemode)$"
+        with contextlib.suppress(OSError):
+            if not _SPECIAL.search((git.common() / "config").read_bytes()):
+                return {}
+        pattern = r"^(hook\..*\.command|core\.filemode|extensions\.objectformat)$"
         said = git.run("config", "--includes", "-z", "--get-regexp", pattern, fine=(0, 1))
         settings = {}
         for entry in said.decode("utf-8", "replace").split("\0")[:-1]:
-            name, _, value = entry.partition("\n")
-            settings[name.lower()] = value.lower()
+            name, given, value = entry.partition("\n")
+            settings[name.lower()] = value.lower() if given else "true"
             if name.lower().startswith("hook."):
                 raise VaultError(
                     f"the settings of the repository in {self.root} name a program "
@@ -272,7 +291,7 @@ class Repository:
         return settings
 
     def _head(self, git: Git) -> str | None:
-        return git.query_line("rev-parse", "-q", "--verify", "HEAD^{commit}")
+        return _read_head(git) or git.query_line("rev-parse", "-q", "--verify", "HEAD^{commit}")
 
     def _commit_named(self, git: Git, name: str) -> str:
         found = None
@@ -302,34 +321,58 @@ class Repository:
         git: Git,
         tree: WorkTree,
         head: str | None,
-        allowed: Mapping[str, str],
-        kind: str,
+        names: Iterable[str],
         message: bytes,
         author: bytes,
-    ) -> str:
-        """Write the objects of the new commit, without updating any ref."""
+    ) -> tuple[str, bytes]:
+        """Write the objects of the new commit, without updating any ref.
+
+        Return its id, empty when nothing changed, and the input for ``update-index``.
+        """
         when = b"%d +0000" % (self._clock.now() // 1000)
-        with git.open_pipe(
-            "-c", "core.ignoreCase=false", "fast-import", "--quiet", "--force"
-        ) as talk:
-            talk.say(b"feature done\n", f"commit {_PRIVATE_REF}\n".encode(), b"mark :1\n")
-            talk.say(b"author %s %s\n" % (author, when))
-            talk.say(f"committer {DEFAULT_AUTHOR} <{DEFAULT_EMAIL}> ".encode(), when, b"\n")
-            talk.say(b"data %d\n" % len(message), message, b"\n")
-            if head is not None:
-                talk.say(b"from %s\n" % head.encode())
-            # Removals first: where a file was, a folder may be now.
-            for name in sorted(allowed, key=tree.has):
-                found = tree.read(name)
-                saved = found and object_id(b"blob", found[1], kind) != allowed[name]
-                # Saved since it was looked at: that may be what holds a secret.
-                if not saved or self._is_clean(name, found):
-                    for part in _modified(name, found):
-                        talk.say(part)
-            new = talk.ask(b"\nget-mark :1\n")
-            # The ref was needed for the stream alone; ending on nothing, it is never written.
-            talk.say(f"reset {_PRIVATE_REF}\nfrom ".encode(), b"0" * len(new), b"\n\ndone\n")
-        return new.decode()
+        lines, new, process, aborted = b"", b"", 0, False
+        try:
+            with git.open_pipe(*_IMPORT) as talk:
+                process = talk.process
+                talk.say(b"feature done\n", f"commit {_PRIVATE_REF}\n".encode(), b"mark :1\n")
+                talk.say(b"author %s %s\n" % (author, when))
+                talk.say(f"committer {DEFAULT_AUTHOR} <{DEFAULT_EMAIL}> ".encode(), when, b"\n")
+                talk.say(b"data %d\n" % len(message), message, b"\n")
+                if head is not None:
+                    talk.say(b"from %s\n" % head.encode())
+                lines = b"".join(self._say_changes(git, talk, tree, head, names))
+                if lines:
+                    new = talk.ask(b"\nget-mark :1\n")
+                    # The ref was needed for the stream; ending on nothing, it is never written.
+                    talk.say(f"reset {_PRIVATE_REF}\nfrom {'0' * len(new)}\n\ndone\n".encode())
+                else:
+                    aborted = True
+                    talk.say(_ABORT)
+        except VaultError:
+            if not aborted:
+                raise
+            (git.folder / f"fast_import_crash_{process}").unlink(missing_ok=True)
+        return new.decode(), lines
+
+    def _say_changes(
+        self, git: Git, talk: GitPipe, tree: WorkTree, head: str | None, names: Iterable[str]
+    ) -> Iterator[bytes]:
+        """Say to ``fast-import`` which files changed, and yield the input for ``update-index``."""
+        # Removals first: where a file was, a folder may be now.
+        ordered = sorted(names, key=tree.has)
+        for start in range(0, len(ordered), AT_ONCE):
+            some = ordered[start : start + AT_ONCE]
+            stored = {} if head is None else _ask_stored(talk, some)
+            for name in some:
+                before, found = stored.get(name, _GONE), tree.read(name)
+                mode, blob = now = tree.identify(found)
+                if now == before or before[0] == _NESTED or not self._is_clean(name, found):
+                    continue
+                talk.say(*_modified(name, found))
+                removed_folder = found is None and before[0] == _FOLDER
+                for each in _listed(git, head, "-r", name) if removed_folder else (name,):
+                    id = blob or b"0" * len(before[1])
+                    yield b"%s %s\t%s\0" % (mode or b"0", id, os.fsencode(each))
 
 
 def _compared(git: Git, tree: WorkTree, base: str | None, below: str | None, folder: Path) -> str:
@@ -341,7 +384,7 @@ def _compared(git: Git, tree: WorkTree, base: str | None, below: str | None, fol
             quote_path(os.fsencode(git.common() / "objects"))
         ),
     }
-    kind = hash_name_of(git)
+    kind = tree.hash_name
     changed = _changed(git, tree, base, below)
     base = base or _write_loose(folder, b"tree", b"", kind)
     git.run("read-tree", base, more=aside)
@@ -370,18 +413,16 @@ def _modified(name: str, found: tuple[bytes, bytes] | None) -> Iterator[bytes]:
     yield b"\n"
 
 
-def _index_lines(git: Git, commit: str) -> bytes:
-    """Return input for ``update-index``; removals first, since a file may become a folder."""
-    said = git.run(
-        *("diff-tree", "--root", "--no-commit-id", "-r", "-z", "--no-renames", "--no-ext-diff"),
-        commit,
-    ).split(b"\0")
-    gone: list[bytes] = []
-    there: list[bytes] = []
-    for about, name in zip(said[0:-1:2], said[1::2], strict=True):
-        _, mode, _, blob, _ = about.split(b" ")
-        (there if int(mode, 8) else gone).append(b"%s %s\t%s\0" % (mode, blob, name))
-    return b"".join(gone + there)
+def _ask_stored(talk: GitPipe, names: list[str]) -> Stored:
+    """Return mode and id of paths in the commit that ``fast-import`` continues."""
+    talk.say(*(b"ls %s\n" % quote_path(os.fsencode(name)) for name in names))
+    talk.flush()
+    found = {}
+    for name in names:
+        about = talk.line().partition(b"\t")[0].split(b" ")
+        if about[0] != b"missing":
+            found[name] = (about[0], about[2])
+    return found
 
 
 def _changed(git: Git, tree: WorkTree, base: str | None, below: str | None) -> list[str]:
@@ -396,10 +437,7 @@ def _changed(git: Git, tree: WorkTree, base: str | None, below: str | None) -> l
             names.discard(name)
         elif not name.endswith("/"):
             names.add(name)
-    return _differing(tree, sorted(names), stored, hash_name_of(git))
-
-
-Stored: TypeAlias = dict[str, tuple[bytes, bytes]]
+    return _differing(tree, sorted(names), stored)
 
 
 def _listed(git: Git, commit: str | None, *options: str) -> Stored:
@@ -415,26 +453,13 @@ def _listed(git: Git, commit: str | None, *options: str) -> Stored:
     return found
 
 
-def _stored(git: Git, commit: str | None, names: list[str]) -> Stored:
-    """Return mode and id of paths: a few by name, many by listing all (argument limits)."""
-    if len(names) > MANY:
-        return _listed(git, commit, "-rt")
-    return _listed(git, commit, "-t", *names)
-
-
-def _differing(tree: WorkTree, names: list[str], stored: Stored, kind: str) -> list[str]:
-    """Repositories inside are no files of the vault."""
-    gone = (b"", b"")
-    changed = []
-    for name in names:
-        before = stored.get(name, gone)
-        if before[0] == b"160000":
-            continue
-        found = tree.read(name)
-        now = (found[0], object_id(b"blob", found[1], kind).encode()) if found else gone
-        if now != before:
-            changed.append(name)
-    return changed
+def _differing(tree: WorkTree, names: list[str], stored: Stored) -> list[str]:
+    before = ((name, stored.get(name, _GONE)) for name in names)
+    return [
+        name
+        for name, (mode, id) in before
+        if mode != _NESTED and tree.identify(tree.read(name)) != (mode, id)
+    ]
 
 
 def _paths_of(git: Git, commits: bytes) -> dict[bytes, tuple[str, ...]]:
@@ -472,6 +497,22 @@ def _git_folder(root: Path) -> Path:
     if not text.startswith("gitdir: "):
         raise VaultError(f"{dot} is a file and names no repository: repair or remove it")
     return Path(os.path.normpath(root / text.removeprefix("gitdir: ").strip("\r\n")))
+
+
+def _read_head(git: Git) -> str | None:
+    """Return the id of the last commit, without a process; None where git has to be asked."""
+    try:
+        text = (git.folder / "HEAD").read_text(encoding="utf-8").strip()
+        if (name := text.removeprefix("ref: ")).startswith("refs/heads/") and ".." not in name:
+            ref, packed = git.common() / name, git.common() / "packed-refs"
+            if ref.exists():
+                text = ref.read_text(encoding="utf-8").strip()
+            else:
+                lines = packed.read_text(encoding="utf-8").splitlines()
+                text = next((line.split()[0] for line in lines if line.endswith(f" {name}")), "")
+    except (OSError, UnicodeError):
+        return None
+    return text if _COMMIT_ID.fullmatch(text.encode()) else None
 
 
 def hash_name_of(git: Git) -> str:

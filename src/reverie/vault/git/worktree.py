@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from reverie.errors import VaultError
+from reverie.vault.git.objects import object_id
 
 FILE, PROGRAM, LINK = b"100644", b"100755", b"120000"
 
@@ -50,6 +51,7 @@ class WorkTree:
 
     root: Path
     modes: bool = True
+    hash_name: str = "sha1"
     _real: dict[str, bool] = field(default_factory=dict)
 
     def read(self, path: str) -> tuple[bytes, bytes] | None:
@@ -69,6 +71,12 @@ class WorkTree:
             return None
         except (OSError, ValueError) as error:
             raise VaultError(f"{where} cannot be read ({error}): repair or remove it") from error
+
+    def identify(self, found: tuple[bytes, bytes] | None) -> tuple[bytes, bytes]:
+        """Return mode and id of what ``read`` returned, both empty for None."""
+        if found is None:
+            return b"", b""
+        return found[0], object_id(b"blob", found[1], self.hash_name).encode()
 
     def _content(self, where: Path) -> tuple[bytes, bytes] | None:
         # Neither a link nor a pipe put there meanwhile can lead elsewhere or block.
