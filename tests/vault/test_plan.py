@@ -15,7 +15,7 @@ from reverie.errors import VaultError
 from reverie.model import Scope
 from reverie.vault import disk, service
 from reverie.vault.file_cache import FileCache, VaultFile
-from reverie.vault.jobs import ELSEWHERE_MS
+from reverie.vault.jobs import RETRY_AFTER_MS
 from tests.vault.vaults import Kept, assert_equal, holding
 
 
@@ -317,7 +317,7 @@ def test_missing_vault_folder_is_waited_for_and_not_created(kept: Kept) -> None:
     with pytest.raises(VaultError, match="vault init"):
         kept.sync()
     (kept.folder / "elsewhere").rename(kept.root)
-    kept.clock.step(ELSEWHERE_MS + 1)
+    kept.clock.step(RETRY_AFTER_MS + 1)
     kept.store.run_pending_jobs()
     assert kept.of(memory)
     assert_equal(kept)

@@ -9,6 +9,7 @@ from reverie.agenda.jobs import Claim
 from reverie.errors import VaultError
 from reverie.memory.store import Store
 from reverie.vault.git.commit import commit_pending, log_withheld
+from reverie.vault.git.process import GitBusy
 from reverie.vault.sync import Sync
 from reverie.vault.vault import Vault
 from reverie.write import vault_link
@@ -16,8 +17,8 @@ from reverie.write.runtime import Runtime
 
 # Wait this long, so that changes made in one go become one commit.
 COMMIT_AFTER_MS = 2_000
-# The vault is on another machine, and is mirrored there.
-ELSEWHERE_MS = 5_000
+# The vault is on another machine, and is mirrored there; or a person's git holds a lock.
+RETRY_AFTER_MS = 5_000
 _log = logging.getLogger("reverie.vault")
 
 
@@ -47,9 +48,13 @@ def commit(runtime: Runtime, claim: Claim) -> None:
     vault = _vault(runtime, claim)
     if vault is None:
         return
-    with vault, vault.locked(), log_withheld(vault, runtime.redaction):
-        commit_pending(vault, runtime.redaction)
-    _finish(runtime, claim)
+    try:
+        with vault, vault.locked(), log_withheld(vault, runtime.redaction):
+            commit_pending(vault, runtime.redaction)
+    except GitBusy:
+        _wait(runtime, claim)
+    else:
+        _finish(runtime, claim)
 
 
 def _vault(runtime: Runtime, claim: Claim) -> Vault | None:
@@ -77,7 +82,7 @@ def _vault(runtime: Runtime, claim: Claim) -> Vault | None:
 def _wait(runtime: Runtime, claim: Claim) -> None:
     with runtime.engine.write() as tx:
         tx.enter(claim.owner)
-        claim.reschedule(tx, runtime.clock.now() + ELSEWHERE_MS)
+        claim.reschedule(tx, runtime.clock.now() + RETRY_AFTER_MS)
 
 
 def _finish(runtime: Runtime, claim: Claim) -> None:

@@ -23,8 +23,10 @@ from reverie.vault.git.commit import (
     withheld_lines,
 )
 from reverie.vault.git.commit_policy import CommitPolicy
+from reverie.vault.git.process import GitBusy
 from reverie.vault.git.purge import ScrubReport
 from reverie.vault.git.repo import CommitInfo, Repository
+from reverie.vault.jobs import RETRY_AFTER_MS
 from reverie.vault.state import MissingAction
 from reverie.vault.sync import Sync
 from reverie.vault.vault import Vault, VaultConfig
@@ -123,9 +125,21 @@ def _synced(
             work.everything()
         else:
             work.files(paths)
-        commit_pending(vault, store.runtime.redaction)
+        try:
+            commit_pending(vault, store.runtime.redaction)
+        except GitBusy as error:
+            work.report.problems.append(str(error))
+            _commit_later(store)
         work.report.problems += withheld_lines(vault, store.runtime.redaction)
         return work.report
+
+
+def _commit_later(store: Store) -> None:
+    """Queue a commit of what is pending, for a worker."""
+    with store.runtime.engine.write() as tx:
+        tx.enter_all_owners()
+        for owner in log.list_owners(tx)[:1]:
+            vault_link.queue_commit(tx, store.runtime, owner, RETRY_AFTER_MS)
 
 
 def status(store: Store) -> VaultStatus:
