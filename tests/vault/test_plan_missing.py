@@ -7,8 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from reverie.errors import VaultError
 from reverie.model import Memory
-from reverie.vault import disk, rebuild, service
+from reverie.vault import disk, execute, rebuild, service
+from reverie.vault.actions import WriteMemory
+from reverie.vault.disk import FileStamp
+from reverie.vault.execute import Executor
 from reverie.vault.plan_missing import MAX_AT_ONCE, WINDOW_MS, needs_confirmation
 from reverie.vault.watch import DELETION_QUIET_SECONDS, MAX_DELETION_SECONDS, DeletionBuffer
 from tests.vault.repositories import by_hand
@@ -419,3 +423,85 @@ def test_moved_file_that_cannot_be_read_in_forgets_nothing(kept: Kept) -> None:
     kept.edit("ana/facts/tea.md", "I like tea " * 400, "I like green tea")
     assert not kept.sync().problems
     assert kept.ana.get(memory.id).content == "I like green tea"
+
+
+def test_file_deleted_while_a_sync_writes_its_id_is_forgotten(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The person saved and deleted a file: it must not come back."""
+    remember(kept, 1)
+    kept.write("ana/facts/tea.md", "I like tea\n")
+    real, path = Executor._write_memory, kept.path("ana/facts/tea.md")
+
+    def deleted_before(executor: Executor, action: WriteMemory) -> None:
+        path.unlink(missing_ok=True)
+        real(executor, action)
+
+    monkeypatch.setitem(execute._HANDLERS, WriteMemory, deleted_before)
+    report = kept.sync()
+    assert (report.remembered, report.forgotten, report.problems) == (
+        ["ana/facts/tea.md"],
+        ["ana/facts/tea.md"],
+        [],
+    )
+    assert not path.exists() and kept.ana.count() == 1
+    monkeypatch.undo()
+    assert_equal(kept)
+
+
+def test_file_deleted_while_its_new_version_is_written_stays_deleted(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remember(kept, 1)
+    kept.write("ana/facts/tea.md", "I like tea\n")
+    path, real = kept.path("ana/facts/tea.md"), disk._write_draft
+
+    def deleted_meanwhile(draft: Path, raw: bytes, *, sync: bool) -> FileStamp:
+        if draft == disk.temp_path(path):
+            path.unlink(missing_ok=True)
+        return real(draft, raw, sync=sync)
+
+    monkeypatch.setattr(disk, "_write_draft", deleted_meanwhile)
+    report = kept.sync()
+    assert report.forgotten == ["ana/facts/tea.md"] and not report.problems
+    assert not path.exists() and kept.ana.count() == 1
+
+
+def test_sync_writes_a_file_again_whose_draft_was_deleted(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, deleted = disk._write_draft, list[Path]()
+
+    def draft_deleted(draft: Path, raw: bytes, *, sync: bool) -> FileStamp:
+        made = real(draft, raw, sync=sync)
+        if not deleted and draft.parent.name == "facts":
+            deleted.append(draft)
+            draft.unlink()
+        return made
+
+    kept.ana.remember("tea")
+    monkeypatch.setattr(disk, "_write_draft", draft_deleted)
+    assert not kept.sync()
+    assert deleted
+    assert_equal(kept)
+
+
+def test_sync_fails_when_every_draft_is_deleted(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = disk._write_draft
+
+    def draft_deleted(draft: Path, raw: bytes, *, sync: bool) -> FileStamp:
+        made = real(draft, raw, sync=sync)
+        if draft.parent.name == "facts":
+            draft.unlink()
+        return made
+
+    memory = kept.ana.remember("tea")
+    monkeypatch.setattr(disk, "_write_draft", draft_deleted)
+    with pytest.raises(VaultError, match="No such file"):
+        kept.sync()
+    monkeypatch.undo()
+    assert not kept.sync()
+    assert kept.of(memory)
+    assert_equal(kept)

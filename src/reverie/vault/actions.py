@@ -16,7 +16,8 @@ from reverie.vault.state import DiskFile
 ReportField = Literal[
     "remembered", "revised", "forgotten", "restored", "moved", "conflicts", "problems"
 ]
-# The reasons of changes that people make in files.
+# Who changes the store because of a file, and why.
+ACTOR = "vault"
 EDITED = "its file was edited"
 MOVED = "its file was moved to deleted/"
 DELETED = "its file was deleted"

@@ -37,6 +37,10 @@ class UnusablePath(VaultError):
     """One file or folder cannot be used; the others can."""
 
 
+class FileVanished(VaultError):
+    """A file or folder was deleted while a file was written."""
+
+
 class UnreadableFile(UnusablePath):
     """A path cannot be read, or is not a regular file."""
 
@@ -146,6 +150,7 @@ _OF_ONE_FILE = {
 def _failed(what: str, error: OSError) -> VaultError:
     """Return the error for a failed write: a full or broken disk concerns all files."""
     kind = UnusablePath if error.errno in _OF_ONE_FILE else VaultError
+    kind = FileVanished if error.errno == errno.ENOENT else kind
     return kind(f"{what}: {error.strerror}")
 
 

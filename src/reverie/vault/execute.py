@@ -15,16 +15,15 @@ from reverie.model import KINDS, Scope, Trust
 from reverie.protocols import Owner
 from reverie.vault import actions as act
 from reverie.vault import disk, edits, layout, log_erasure, render
-from reverie.vault.actions import Action, SyncReport
+from reverie.vault.actions import ACTOR, Action, SyncReport
 from reverie.vault.disk import FileStamp
 from reverie.vault.file_cache import VaultFile
 from reverie.vault.index_file import write_index
 from reverie.vault.log_position import LogPosition
 from reverie.vault.plan_edits import conflict_name
 from reverie.vault.session_files import SessionFiles
-from reverie.vault.vault import Vault
+from reverie.vault.vault import FileChanged, Vault
 
-ACTOR = "vault"
 # With more files, all are synced at the end and not one by one.
 SYNC_EACH_LIMIT = 16
 _NEW = FileStamp(0, 0, 0)
@@ -56,9 +55,14 @@ class Executor:
         self.failed: set[str] = set()
         # Owners of whom something that was erased is still in a file: their log waits.
         self.unerased: set[Scope] = set()
+        # What a person changed between a plan and its execution, so that it was planned again.
+        self._replanned: set[str] = set()
 
-    def execute(self, actions: Sequence[Action]) -> None:
-        """Execute actions in order; one that concerns a single file and fails is reported."""
+    def execute(self, actions: Sequence[Action]) -> bool:
+        """Execute actions in order; one that concerns a single file and fails is reported.
+
+        Return False at the first file that was changed since the plan: plan again, once for each.
+        """
         written = sum(isinstance(action, act.WriteMemory) for action in actions)
         self._sync_each = written <= SYNC_EACH_LIMIT
         for action in actions:
@@ -67,10 +71,15 @@ class Executor:
             try:
                 self._do(action)
             except ONE_FILE as error:
+                changed = isinstance(error, FileChanged | disk.FileVanished)
+                if changed and action.about not in self._replanned:
+                    self._replanned.add(action.about)
+                    return False
                 self.failed.add(action.about)
                 if (scope := _erased_scope(action)) is not None:
                     self.unerased.add(scope)
                 self._report.add_problem(action.about, str(error))
+        return True
 
     def _do(self, action: Action) -> None:
         _HANDLERS[type(action)](self, action)
@@ -178,6 +187,8 @@ class Executor:
         path, before = action.path, None
         if file is not None:
             before = self._raw(file)
+            if before is None and self._vault.is_gone(file):
+                raise FileChanged(f"{file.path} was deleted just now")
         if file is None or path != file.path:
             path = self._own_or_free(path, memory.id)
         raw = _rendered(memory, before)

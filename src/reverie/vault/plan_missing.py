@@ -15,6 +15,7 @@ from typing import NamedTuple
 from reverie.model import Scope
 from reverie.vault import layout, names
 from reverie.vault.actions import (
+    ACTOR,
     DELETED,
     Action,
     CountDeletion,
@@ -146,9 +147,14 @@ class _Missing:
         return found
 
     def _is_shown(self, file: VaultFile) -> bool:
-        """Whether the memory of a file is not forgotten, and the person saw its last version."""
+        """Whether the memory of a file is not forgotten, and the person saw its last version.
+
+        They saw what was written to the file, and what was read from it.
+        """
         found = self._history(file)
-        return found is not None and found.position <= self._cache.cursor(file.scope)
+        return found is not None and (
+            found.entries[-1].actor == ACTOR or found.position <= self._cache.cursor(file.scope)
+        )
 
     def _is_session_lost(self, scope: Scope, session: str) -> bool:
         files = self._cache.of(scope, "turns", session)
@@ -256,7 +262,7 @@ class _Missing:
         first, *others = files
         if item.what == "memory":
             memory = self._store.memories[item.scope, item.name].current
-            self._add(WriteMemory(first.path, item.scope, memory, "restore", first.path, first))
+            self._add(WriteMemory(first.path, item.scope, memory, "restore", first.path, None))
             self._add(Release(first.path, first.path))
         else:
             others = list(files)

@@ -18,8 +18,7 @@ from reverie.text.normalize import one_line
 from reverie.transfer import log_replay
 from reverie.transfer.log_replay import ReplayRecord
 from reverie.vault import disk, layout, log_file, markdown_log
-from reverie.vault.actions import MOVED, SyncReport
-from reverie.vault.execute import ACTOR
+from reverie.vault.actions import ACTOR, MOVED, SyncReport
 from reverie.vault.git.commit import commit_pending
 from reverie.vault.log_position import scope_of_line
 from reverie.vault.log_reader import LogReader

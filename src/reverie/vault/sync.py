@@ -115,7 +115,9 @@ class Sync:
             actions = plan(now)
             if everywhere:
                 self.completed += _new_files(now, actions)
-            self._executor.execute(actions)
+            if not self._executor.execute(actions):
+                before = []
+                continue
             changes = [action for action in actions if not isinstance(action, Report)]
             if any(isinstance(action, AppendLog) for action in changes):
                 self._collector.stop_at_the_last_entries()

@@ -58,7 +58,7 @@ class VaultNotFound(VaultError):
 
 
 class FileChanged(disk.UnusablePath):
-    """A person changed a file that was about to be written; their version stays."""
+    """A person changed or deleted a file that was about to be written; that stays so."""
 
 
 class Vault:
@@ -196,9 +196,11 @@ class Vault:
         appears, so that a killed process leaves no file that the cache does not know.
         """
         path, known = self.path(file.path), self.files.get(file.path)
-        written = file._replace(digest=disk.digest(raw))
+        written, existed = file._replace(digest=disk.digest(raw)), disk.stamp(path) is not None
 
         def ready(stamp: FileStamp) -> None:
+            if existed and disk.stamp(path) is None:
+                raise FileChanged(f"{path.name} was deleted just now")
             self._require_spare(path, known, written.digest)
             with self.files.together():
                 self.files.put(written._replace(stamp=stamp))
