@@ -71,7 +71,71 @@ def test_vault_status_shows_folder_and_progress(reverie: CommandLine, root: Path
         "conflict_copies": [],
         "missing": [],
         "withheld": [],
+        "edited": [],
+        "problems": [],
     }
+
+
+def test_vault_status_names_unreadable_files_and_exits_1(reverie: CommandLine, root: Path) -> None:
+    id = reverie.remember(ALEC)
+    reverie.run("vault", "init", "vault")
+    facts = root / "default" / "facts"
+    (facts / "broken.md").write_text("---\nid: [\n---\n", encoding="utf-8")
+    (facts / "latin.md").write_bytes(b"caf\xe9\n")
+    (facts / "empty.md").write_text("", encoding="utf-8")
+    (facts / "link.md").symlink_to(facts / "broken.md")
+    # Without a sync, and after one: both name the same files.
+    for _ in range(2):
+        found = reverie.json("vault", "status", code=1)
+        assert [line.partition(": ")[0] for line in found["problems"]] == [
+            f"default/facts/{name}.md" for name in ("broken", "empty", "latin", "link")
+        ]
+        output = reverie.text("vault", "status", code=1)
+        assert all(line in output for line in found["problems"])
+        assert "up to date" not in output
+        assert sorted(reverie.json("vault", "sync", code=1)["problems"]) == found["problems"]
+    for name in ("broken", "empty", "latin", "link"):
+        (facts / f"{name}.md").unlink()
+    path = file_of(reverie, id)
+    path.write_text(path.read_text("utf-8").replace("boss", "friend"), encoding="utf-8")
+    output = reverie.text("vault", "status")
+    assert "1 edited file to be read" in output and "up to date" not in output
+    assert reverie.json("vault", "status")["edited"] == [f"default/facts/{path.name}"]
+    path.unlink()
+    path.mkdir()
+    assert "folder" in reverie.json("vault", "status", code=1)["problems"][0]
+
+
+def test_revise_reports_that_a_pending_edit_of_the_file_won(
+    reverie: CommandLine, root: Path
+) -> None:
+    id = reverie.remember(ALEC)
+    reverie.run("vault", "init", "vault")
+    path = file_of(reverie, id)
+
+    def edit(text: str) -> None:
+        path.write_text(f"---\nid: {id}\nversion: {version()}\n---\n\n{text}\n", "utf-8")
+
+    def version() -> int:
+        number: int = reverie.json("show", id)["version"]
+        return number
+
+    edit("Alec is my friend")
+    done = reverie.run("revise", id, "Alec is my neighbour")
+    assert done.stderr == ""
+    first, second = done.stdout.splitlines()
+    copy = path.name.replace(".md", ".conflict-v2.md")
+    assert first.startswith(f"Revised {id} (version 2): ")
+    assert second.startswith("CONFLICT   default/facts/") and "the file's text is used" in second
+    assert copy in second and "neighbour" in path.with_name(copy).read_text("utf-8")
+    assert reverie.json("show", id)["content"] == "Alec is my friend"
+    edit("Alec is my brother")
+    found = reverie.json("revise", id, "Alec is my cousin")
+    assert found["content"] == "Alec is my cousin" and "conflict-v4.md" in found["conflicts"][0]
+    edit("Alec is my uncle")
+    done = reverie.run("forget", id)
+    assert "it is restored" in done.stdout and done.stderr == ""
+    assert "conflicts" not in reverie.json("revise", id, "Alec is my aunt")
 
 
 def test_vault_sync_holds_many_missing_files_until_confirmed(

@@ -122,21 +122,31 @@ def init_command(options: CommonOptions, path: Path, spaces: tuple[str, ...], tu
 )
 @store_options
 def status_command(options: CommonOptions) -> None:
-    """Show where the vault is, and whether files, store and git agree."""
+    """Show where the vault is, and whether files, store and git agree.
+
+    The exit code is 1 if a file cannot be read.
+    """
     with options.open_store() as store:
         status = service.status(store)
     if options.as_json:
         print_json(_status_json(status))
-        return
+    else:
+        _print_status(status)
+    exit_on_problems(status.problems)
+
+
+def _print_status(status: VaultStatus) -> None:
     spaces = "all" if status.spaces is None else ", ".join(map(to_line, status.spaces))
-    behind = (
-        pluralize(status.behind, "change") + " to be written" if status.behind else "up to date"
-    )
+    behind = [
+        *([f"{pluralize(status.behind, 'change')} to be written"] if status.behind else []),
+        *([f"{pluralize(len(status.edited), 'edited file')} to be read"] if status.edited else []),
+        *([f"{len(status.problems)} cannot be read"] if status.problems else []),
+    ]
     print_pairs(
         {
             "vault": status.path,
             "spaces": spaces,
-            "files": f"{status.files}, {behind}",
+            "files": f"{status.files}, {', '.join(behind) or 'up to date'}",
             "git": f"{_git_state(status)}, {pluralize(status.uncommitted, 'file')} to be committed",
             "conflicts": len(status.conflicts),
             "missing": len(status.missing),
@@ -151,6 +161,8 @@ def status_command(options: CommonOptions) -> None:
         )
     for path in status.withheld:
         print_line(f"  - {path} holds a secret and stays out of git")
+    for line in status.problems:
+        print_line(f"PROBLEM    {to_line(line)}")
 
 
 def _status_json(status: VaultStatus) -> dict[str, Any]:
@@ -164,6 +176,8 @@ def _status_json(status: VaultStatus) -> dict[str, Any]:
         "conflict_copies": status.conflicts,
         "missing": status.missing,
         "withheld": status.withheld,
+        "edited": status.edited,
+        "problems": status.problems,
     }
 
 

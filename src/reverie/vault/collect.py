@@ -16,6 +16,7 @@ from reverie.vault.disk import FileStamp
 from reverie.vault.file_cache import VaultFile
 from reverie.vault.layout import ParsedPath
 from reverie.vault.log_position import BATCH, SCANNED, LogPosition
+from reverie.vault.plan_edits import EMPTY
 from reverie.vault.plan_missing import WINDOW_MS
 from reverie.vault.state import (
     CacheState,
@@ -37,6 +38,7 @@ MAX_EVENTS = 1_000_000_000
 # How often the edits of one file are read in a run.
 MAX_READS = 3
 RECORDS = ("turns", "summary", "index")
+FOLDER = "a folder stands where its file was: nothing was changed"
 
 PlaceOf = Callable[[str], ParsedPath | None]
 
@@ -70,14 +72,20 @@ class Collector:
         self._position.rewind()
         if vault.files.fact(SCANNED) is None:
             self._learn_names()
-        survey = disk.scan_folder(vault.root, vault.root)
-        self._unusable.update(survey.closed)
+        survey = self._survey()
         for draft in survey.drafts:
             draft.unlink(missing_ok=True)
         if vault.is_private:
             # Files that other programs wrote; skipped where the disk has no permissions.
             for shared in survey.shared:
                 permissions.make_private(shared)
+        self.looked_everywhere = True
+
+    def _survey(self) -> disk.FolderScan:
+        """Find the paths that may differ from the cache."""
+        vault = self._vault
+        survey = disk.scan_folder(vault.root, vault.root)
+        self._unusable.update(survey.closed)
         known = {file.path: file for file in vault.files.below("")}
         for path, stamp in survey.files.items():
             if self._is_shown(path) and not _has_stamp(known.get(path), stamp):
@@ -85,7 +93,31 @@ class Collector:
         for path in known:
             if path not in survey.files and not survey.hides(path):
                 self._paths.add(path)
-        self.looked_everywhere = True
+        return survey
+
+    def compare_only(self) -> tuple[dict[str, str], list[str]]:
+        """Return the files that cannot be read, and why, and those that people edited.
+
+        Nothing is changed, so the lock is not needed.
+        """
+        self._survey()
+        edited = list[str]()
+        for path in sorted(self._paths):
+            known, place = self._vault.files.get(path), self._place(path)
+            try:
+                raw = disk.read(self._vault.path(path))
+            except disk.UnreadableFile as error:
+                if not self._vault.is_missing(path):
+                    folder = self._vault.path(path).is_dir()
+                    self._unusable[path] = FOLDER if folder else str(error)
+                continue
+            if known is not None and known.digest == disk.digest(raw):
+                continue
+            if why := _why_unusable(place, raw):
+                self._unusable[path] = why
+            else:
+                edited.append(path)
+        return dict(sorted(self._unusable.items())), edited
 
     def look_at(self, paths: Iterable[str]) -> None:
         """Compare these files and folders with the cache."""
@@ -356,9 +388,7 @@ class _Work:
                 return
             if full.is_dir() and not full.is_symlink():
                 if known is not None:
-                    self.disk.unusable[path] = (
-                        "a folder stands where its file was: nothing was changed"
-                    )
+                    self.disk.unusable[path] = FOLDER
                 return
             raw, stamp = disk.read_stamped(full)
         except disk.UnreadableFile as error:
@@ -524,6 +554,16 @@ class _Work:
                 raw = index_file.render_index(self._vault, self._runtime, self._tx, owner, scope)
                 if known is None or known.digest != disk.digest(raw):
                     yield scope
+
+
+def _why_unusable(place: ParsedPath | None, raw: bytes) -> str:
+    """Return why the file of a memory cannot be taken; nothing if it can."""
+    if place is None or place.what != "memory":
+        return ""
+    if not raw.strip():
+        return EMPTY
+    document = frontmatter.load(raw)
+    return "; ".join(document.problems) if document.broken else ""
 
 
 def _totals(files: Iterable[VaultFile]) -> dict[Scope, int]:

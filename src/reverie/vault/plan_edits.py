@@ -33,6 +33,7 @@ from reverie.vault.file_cache import VaultFile
 from reverie.vault.state import DiskFile, MemoryHistory, Name, Snapshot
 
 _NEW = FileStamp(0, 0, 0)
+EMPTY = "it is empty: nothing was changed"
 
 
 def plan_edits(now: Snapshot) -> list[Action]:
@@ -108,7 +109,7 @@ class _Edits:
         if document.broken:
             return
         if not file.raw.strip():
-            self._problem(file, "it is empty: nothing was changed")
+            self._problem(file, EMPTY)
             return
         told = document.text("id") or None
         id = told or self._known_as(file)

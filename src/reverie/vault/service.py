@@ -13,6 +13,7 @@ from reverie.memory.store import Store
 from reverie.model import Scope
 from reverie.vault import layout
 from reverie.vault.actions import SyncReport
+from reverie.vault.collect import Collector
 from reverie.vault.file_cache import CacheDamaged
 from reverie.vault.git import purge
 from reverie.vault.git.commit import (
@@ -27,6 +28,7 @@ from reverie.vault.git.process import GitBusy
 from reverie.vault.git.purge import ScrubReport
 from reverie.vault.git.repo import CommitInfo, Repository
 from reverie.vault.jobs import RETRY_AFTER_MS
+from reverie.vault.log_position import LogPosition
 from reverie.vault.state import MissingAction
 from reverie.vault.sync import Sync
 from reverie.vault.vault import Vault, VaultConfig
@@ -54,6 +56,10 @@ class VaultStatus:
     """Deleted files whose deletion the person has to confirm."""
     withheld: tuple[str, ...] = ()
     """Files that are not committed because they contain a secret."""
+    edited: tuple[str, ...] = ()
+    """Files that a person changed since the last sync, or that it could not take."""
+    problems: tuple[str, ...] = ()
+    """A line for each file that cannot be read, with the reason."""
 
 
 def init(
@@ -147,6 +153,11 @@ def status(store: Store) -> VaultStatus:
     shown = CommitPolicy(store.runtime.redaction).shown
     with open_vault(store) as vault:
         files = vault.files.below("")
+        position = LogPosition(vault, store.runtime)
+        unusable, edited = Collector(vault, store.runtime, position, "ask").compare_only()
+        report = SyncReport()
+        for path, why in unusable.items():
+            report.add_problem(path, why)
         return VaultStatus(
             vault.root,
             vault.config.spaces,
@@ -157,6 +168,8 @@ def status(store: Store) -> VaultStatus:
             Repository.at(vault.root) is not None,
             tuple(path for path in vault.files.held() if vault.is_missing(path)),
             tuple(shown(each.path) for each in vault.files.withheld()),
+            tuple(edited),
+            tuple(report.problems),
         )
 
 
