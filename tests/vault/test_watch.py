@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from reverie import Space
+import reverie
+from reverie import Settings, Space
 from reverie.errors import StoreBusy, VaultError
 from reverie.vault import service
 from reverie.vault import watch as vault_watch
@@ -447,6 +448,36 @@ def test_watch_polls_when_no_inotify_watches_are_left(
         (folder / "one.md").write_text("One\n", encoding="utf-8")
         eventually(lambda: living.ana.count() == 1)
     assert "polled" in caplog.text
+
+
+def test_watch_creates_the_vault_of_the_settings_without_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The first ``reverie serve`` with a new REVERIE_VAULT: nothing is remembered yet."""
+    monkeypatch.setattr(vault_watch, "MIN_BACKOFF_SECONDS", 0.01)
+    settings, root = Settings(vault=str(tmp_path / "vault")), tmp_path / "vault"
+    with (
+        reverie.open(tmp_path / "new.db", settings=settings, embedder="none") as store,
+        caplog.at_level(logging.WARNING),
+    ):
+        store.start_worker(0.02)
+        with Watch(store):
+            eventually((root / ".reverie" / "vault.json").is_file)
+            (root / "ana").mkdir(exist_ok=True)
+            (root / "ana" / "tea.md").write_text("I like tea\n", encoding="utf-8")
+            eventually(lambda: store.space("ana").count() == 1)
+    assert caplog.messages == []
+
+
+def test_watch_does_not_create_a_vault_that_is_gone(
+    living: Living, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its disk may not be mounted."""
+    monkeypatch.setattr(vault_watch, "MIN_BACKOFF_SECONDS", 0.01)
+    shutil.rmtree(living.root)
+    with caplog.at_level(logging.WARNING), Watch(living.store):
+        eventually(lambda: "is not watched" in caplog.text)
+    assert not living.root.exists()
 
 
 def test_watch_without_the_extra_says_what_to_install() -> None:

@@ -7,7 +7,7 @@ import functools
 import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -28,6 +28,7 @@ from reverie.engine.sqlite.store_file import parse_url
 from reverie.errors import InvalidInput, NotFound, ReverieError
 from reverie.memory import Space, Store
 from reverie.memory import open as open_store
+from reverie.serialize import to_json_value
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -64,6 +65,8 @@ class CommonOptions:
     url: str | None = None
     space: str | None = None
     user: str | None = None
+    conflicts: list[str] = field(default_factory=list)
+    """Edits of the vault's files that conflict with what the command changed."""
 
     def settings(self) -> Settings:
         # An unset shell variable must not turn one user's memory into everyone's.
@@ -84,7 +87,18 @@ class CommonOptions:
                 yield store
             finally:
                 self._warn_damaged(store.damaged)
-            _update_vault(store)
+            self._update_vault(store)
+
+    def _update_vault(self, store: Store) -> None:
+        """Write a command's changes to the vault before it ends; a failure is only a warning."""
+        store.runtime.on_vault_conflict.append(self.conflicts.append)
+        click.get_current_context().call_on_close(self._print_conflicts)
+        try:
+            failure = store.flush_to_vault()
+        except ReverieError as error:
+            failure = str(error)
+        if failure is not None:
+            print_stderr(f"The vault does not show this yet: {to_line(failure)}")
 
     def _warn_damaged(self, damaged: int) -> None:
         """Say on standard error how many damaged entries are missing from the answer."""
@@ -115,11 +129,22 @@ class CommonOptions:
             click.get_current_context().exit(PROBLEMS_FOUND)
 
     def print_result(self, value: Any, line: str, *, cut: bool = False) -> None:
-        """Print the result of a command: as JSON, or as one line, ``cut`` to the terminal."""
+        """Print the result of a command: as JSON, or as one line, ``cut`` to the terminal.
+
+        Conflicts with edited files of the vault are part of it.
+        """
         if self.as_json:
-            print_json(value)
-        else:
-            print_line(truncate_line(line) if cut else line)
+            found = {"conflicts": [*self.conflicts]} if self.conflicts else {}
+            print_json({**to_json_value(value), **found} if found else value)
+            self.conflicts.clear()
+            return
+        print_line(truncate_line(line) if cut else line)
+        self._print_conflicts(print_line)
+
+    def _print_conflicts(self, print_: Callable[[str], None] = print_stderr) -> None:
+        """Print the conflicts that are not printed yet."""
+        while self.conflicts:
+            print_(f"CONFLICT   {to_line(self.conflicts.pop(0))}")
 
     def print_list(
         self,
@@ -140,16 +165,6 @@ class CommonOptions:
             print_table(columns, found, **layout)
         else:
             print_stderr(empty)
-
-
-def _update_vault(store: Store) -> None:
-    """Write a command's changes to the vault before it ends; a failure is only a warning."""
-    try:
-        failure = store.flush_to_vault()
-    except ReverieError as error:
-        failure = str(error)
-    if failure is not None:
-        print_stderr(f"The vault does not show this yet: {to_line(failure)}")
 
 
 def require_store(settings: Settings) -> None:

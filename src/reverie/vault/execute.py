@@ -241,8 +241,8 @@ class Executor:
         file = VaultFile(copy, "conflict", action.scope, memory.id, memory.version, "", _NEW)
         vault.write(file, render.conflict_file(memory))
         self._report.conflicts.append(
-            f"{action.about}: edited here and in the store; the store's version {memory.version} "
-            f"is kept beside it as {copy.rpartition('/')[2]}"
+            f"{action.about}: edited here and in the store; the file's text is used, and the "
+            f"store's version {memory.version} is kept beside it as {copy.rpartition('/')[2]}"
         )
 
     def _keep_edit(self, action: act.KeepEdit) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from pathlib import Path
 
 from reverie.agenda.jobs import Claim
@@ -20,6 +21,8 @@ COMMIT_AFTER_MS = 2_000
 # The vault is on another machine, and is mirrored there; or a person's git holds a lock.
 RETRY_AFTER_MS = 5_000
 _log = logging.getLogger("reverie.vault")
+# The watch and the worker of one process may both be the first to need the vault.
+_creating = threading.Lock()
 
 
 def mirror(runtime: Runtime, claim: Claim) -> None:
@@ -32,7 +35,10 @@ def mirror(runtime: Runtime, claim: Claim) -> None:
             sync = Sync(vault, Store(runtime))
             sync.store(claim.owner, claim.payload.get("summary"))
             waiting = bool(vault.files.pending())
-        for line in (*sync.report.conflicts, *sync.report.problems):
+        for line in sync.report.conflicts:
+            for call in runtime.on_vault_conflict or [_log.warning]:
+                call(line)
+        for line in sync.report.problems:
             _log.warning("%s", line)
     if sync.incomplete:
         raise VaultError("something that was erased is still in a file of the vault")
@@ -68,15 +74,24 @@ def _vault(runtime: Runtime, claim: Claim) -> Vault | None:
         _log.warning("%s", half)
         _wait(runtime, claim)
         return None
+    create_new(runtime, root)
     if Vault.exists(root):
         return Vault.open(root)
-    if root.parent.is_dir() and not vault_link.is_created(runtime, path):
-        vault = Vault.init(root)
-        vault_link.mark_created(runtime, path)
-        return vault
     _log.warning("the vault %s is missing: 'reverie vault init' creates it again", root)
     _wait(runtime, claim)
     return None
+
+
+def create_new(runtime: Runtime, root: Path) -> None:
+    """Create the vault that the settings name; one that was created before may be unmounted."""
+    with _creating:
+        if (
+            not Vault.exists(root)
+            and root.parent.is_dir()
+            and not vault_link.is_created(runtime, str(root))
+        ):
+            Vault.init(root).close()
+            vault_link.mark_created(runtime, str(root))
 
 
 def _wait(runtime: Runtime, claim: Claim) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from reverie.errors import ForkedHandle, MissingExtra, ReverieError, StoreClosed
 from reverie.memory.store import Store
-from reverie.vault import disk, layout, service
+from reverie.vault import disk, jobs, layout, service
 from reverie.vault.actions import SyncReport
 from reverie.vault.vault import Vault
 
@@ -101,6 +101,8 @@ class Watch:
 
     def _watch(self, stop: threading.Event) -> None:
         """Watch until the folder is replaced by another, or new folders need a watch."""
+        if (path := self._store.vault) is not None:
+            jobs.create_new(self._store.runtime, path)
         with service.open_vault(self._store) as vault:
             root = vault.root
         before = _identity(root)

@@ -31,3 +31,5 @@ class Runtime:
     """Identities of embedders that were checked to be the store's current one."""
     changed: set[Owner] = field(default_factory=set)
     """Owners with changes by this process that are not mirrored to the vault yet."""
+    on_vault_conflict: list[Callable[[str], None]] = field(default_factory=list)
+    """Called with each conflict between a change and an edited file, instead of logging it."""
