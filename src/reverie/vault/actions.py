@@ -187,9 +187,13 @@ class WriteIndex(Action):
 
 @dataclass(frozen=True, slots=True)
 class Adopt(Action):
-    """Record a file as it is: that of a memory, a record of ours, or a conflict copy."""
+    """Record a file as it is: that of a memory, a record of ours, or a conflict copy.
+
+    ``line`` is for the commit message.
+    """
 
     file: VaultFile
+    line: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -269,12 +269,12 @@ class Executor:
 
     # -- the cache ----------------------------------------------------------------------------
 
-    def _put(self, file: VaultFile) -> None:
+    def _put(self, file: VaultFile, line: str = "") -> None:
         self._vault.files.put(file)
-        self._vault.files.add_pending(file.scope.space, file.path)
+        self._vault.files.add_pending(file.scope.space, file.path, line)
 
     def _adopt(self, action: act.Adopt) -> None:
-        self._put(action.file)
+        self._put(action.file, action.line)
 
     def _drop(self, action: act.Drop) -> None:
         file, now = action.file, self._vault.files.get(action.file.path)

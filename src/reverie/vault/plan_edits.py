@@ -57,6 +57,11 @@ def conflict_name(session: str) -> str:
     return f"session {session}"
 
 
+def switch_line(session: str, *, hidden: bool) -> str:
+    """Return the line for the commit message of a session that was hidden or restored."""
+    return f"{session}: {'hidden' if hidden else 'restored'}"
+
+
 class _Edits:
     def __init__(self, now: Snapshot) -> None:
         self._now = now
@@ -123,7 +128,7 @@ class _Edits:
         else:
             self._taken[scope, id] = file.path
             self._edited(file, history, bare=told is None)
-            self._settle(file, id)
+            self._settle(file, history.current)
 
     def _erased(self, file: DiskFile, id: str, history: MemoryHistory) -> None:
         scope = file.place.scope
@@ -248,15 +253,18 @@ class _Edits:
         else:
             self._add(Restore(file.path, scope, current))
 
-    def _settle(self, file: DiskFile, id: str) -> None:
+    def _settle(self, file: DiskFile, memory: Memory) -> None:
         """Record the path where the person put the file; the next plan writes to it."""
-        scope = file.place.scope
+        scope, id = file.place.scope, memory.id
         found = VaultFile(file.path, "memory", scope, id, 0, file.digest, file.stamp)
-        self._add(Adopt(file.path, found))
-        for other in self._cache.of(scope, "memory", id):
-            if other.path != file.path:
-                self._add(Drop(file.path, other))
-                self._add(Report(file.path, "moved", f"{other.path} → {file.path}"))
+        others = [each for each in self._cache.of(scope, "memory", id) if each.path != file.path]
+        # Forgetting and restoring it have lines of their own.
+        moved = any(layout.is_deleted(scope, each.path) == file.place.deleted for each in others)
+        line = f"{render.first_line(memory.content)} (move {id})" if moved else ""
+        self._add(Adopt(file.path, found, line))
+        for other in others:
+            self._add(Drop(file.path, other))
+            self._add(Report(file.path, "moved", f"{other.path} → {file.path}"))
 
     # -- conflict copies ----------------------------------------------------------------------
 
@@ -267,10 +275,10 @@ class _Edits:
         name = told if known is None else known.name
         self._adopt(file, name, 0)
 
-    def _adopt(self, file: DiskFile, name: str, version: int) -> None:
+    def _adopt(self, file: DiskFile, name: str, version: int, line: str = "") -> None:
         what, scope = file.place.what, file.place.scope
         found = VaultFile(file.path, what, scope, name, version, file.digest, file.stamp)
-        self._add(Adopt(file.path, found))
+        self._add(Adopt(file.path, found, line))
 
     # -- turns, summaries and indexes ---------------------------------------------------------
 
@@ -311,10 +319,10 @@ class _Edits:
             return True
         if file.last is None:
             return False
-        was = self._former(file)
+        was, line = self._former(file), ""
         if was is not None and file.place.what == "turns":
-            self._switch(file, session)
-        self._adopt(file, session, file.last)
+            line = self._switch(file, session)
+        self._adopt(file, session, file.last, line)
         if was is not None:
             self._add(Drop(file.path, was))
         return True
@@ -325,15 +333,20 @@ class _Edits:
         was = self._cache.get(turn(file.place.scope, file.path))
         return was if was is not None and was.path in self._disk.gone else None
 
-    def _switch(self, file: DiskFile, session: str) -> None:
-        """Hide or restore a session whose files were moved into or out of ``deleted/``."""
+    def _switch(self, file: DiskFile, session: str) -> str:
+        """Hide or restore a session whose files were moved into or out of ``deleted/``.
+
+        Return the line for the commit message.
+        """
         scope, deleted = file.place.scope, file.place.deleted
         known = self._store.sessions[scope, session]
         # Hidden or restored since the last sync: nobody moved its files, they are out of date.
         lags = known.switched > self._cache.cursor(scope)
-        if known.hidden != deleted and not lags and (scope, session) not in self._switched:
-            self._switched.add((scope, session))
-            self._add(SwitchSession(file.path, scope, session, MOVED if deleted else None))
+        if known.hidden == deleted or lags or (scope, session) in self._switched:
+            return ""
+        self._switched.add((scope, session))
+        self._add(SwitchSession(file.path, scope, session, MOVED if deleted else None))
+        return switch_line(session, hidden=deleted)
 
     def _put_back(self, file: DiskFile) -> None:
         """Move a record that was renamed, or moved to another owner, back to its path."""

@@ -13,6 +13,7 @@ from reverie.vault import disk, layout, render
 from reverie.vault.disk import FileStamp
 from reverie.vault.file_cache import VaultFile
 from reverie.vault.plan import part_number
+from reverie.vault.plan_edits import switch_line
 from reverie.vault.vault import Vault
 from reverie.write import session_state
 from reverie.write.runtime import Runtime
@@ -82,7 +83,7 @@ class SessionFiles:
             summary = session_state.read_summary(tx, owner, session)
             last = sessions.find_event_entry(tx, owner, Origin(session, summary.upper))
         if self._vault.config.turns == "apart":
-            self._add_apart(owner, scope, session)
+            self._add_apart(owner, scope, session, known)
         else:
             self._add(owner, scope, session, known)
         at = 0 if known is None else known.updated_at
@@ -129,7 +130,7 @@ class SessionFiles:
         if not events:
             return
         forked = None if known is None else known.forked_from
-        line = f"{session}: {len(events)} said"
+        line = _line(session, events, known)
         for part in append_events(session, raw or b"", number, events, forked):
             path = layout.turns_path(scope, session, part.number)
             if newest is not None:
@@ -143,13 +144,15 @@ class SessionFiles:
         except disk.UnreadableFile:
             return None
 
-    def _add_apart(self, owner: Owner, scope: Scope, session: str) -> None:
+    def _add_apart(
+        self, owner: Owner, scope: Scope, session: str, known: sessions.SessionRow | None
+    ) -> None:
         """Write the events that have no file of their own."""
-        known = {file.version for file in self._vault.files.of(scope, "turns", session)}
+        shown = {file.version for file in self._vault.files.of(scope, "turns", session)}
         events = [
-            event for event in self._events(owner, scope, session, 0) if event.sequence not in known
+            event for event in self._events(owner, scope, session, 0) if event.sequence not in shown
         ]
-        line = f"{session}: {len(events)} said"
+        line = _line(session, events, known)
         for event in events:
             path = event_path(scope, session, event)
             file = VaultFile(path, "turns", scope, session, event.sequence, "", _NEW)
@@ -203,4 +206,10 @@ class SessionFiles:
                     if other is None or other.name != session or not self._is_ours(other):
                         raise disk.UnusablePath("something else stands there: move it away")
                     self._vault.remove(other)
-                self._vault.move(file, there)
+                self._vault.move(file, there, switch_line(session, hidden=hidden))
+
+
+def _line(session: str, events: Sequence[Event], known: sessions.SessionRow | None) -> str:
+    """Return the line for the commit message; that of a hidden session says that it is hidden."""
+    hidden = known is not None and known.hidden_at is not None
+    return "" if hidden else f"{session}: {len(events)} said"

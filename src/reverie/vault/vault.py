@@ -233,7 +233,7 @@ class Vault:
             self.files.drop(file.path)
             self.files.add_pending(file.scope.space, file.path, line)
 
-    def move(self, file: VaultFile, target: str) -> VaultFile:
+    def move(self, file: VaultFile, target: str, line: str = "") -> VaultFile:
         """Move a file to a path where there is none, with its content unchanged."""
         source, there = self.path(file.path), self.path(target)
         disk.make_folder(there.parent)
@@ -241,7 +241,7 @@ class Vault:
         with self.files.together():
             self.files.put(moved)
             self.files.add_pending(file.scope.space, file.path)
-            self.files.add_pending(file.scope.space, target)
+            self.files.add_pending(file.scope.space, target, line)
         try:
             source.rename(there)
             disk.sync_folder(there.parent)

@@ -20,7 +20,7 @@ from reverie.write.secret_policy import Redaction
 
 MAX_LINES = 200
 _log = logging.getLogger("reverie.vault")
-_OP = re.compile(r"\((remember|revise|forget|restore|erase|promote) \w+\)$")
+_OP = re.compile(r"\((remember|revise|forget|restore|erase|promote|move) \w+\)$")
 _DONE = {
     "remember": "remembered",
     "revise": "revised",
@@ -28,6 +28,7 @@ _DONE = {
     "restore": "restored",
     "erase": "erased",
     "promote": "promoted",
+    "move": "moved",
 }
 
 
