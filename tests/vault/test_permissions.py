@@ -15,10 +15,13 @@ import reverie as library
 from reverie import Settings
 from reverie.server.run import operator_token
 from reverie.vault import permissions, rebuild, service
+from reverie.vault.git.repo import Repository
 from reverie.vault.vault import Vault
+from reverie.vault.watch import Watch
 from tests.cli.conftest import CommandLine
 from tests.cli.conftest import reverie as reverie
 from tests.vault.repositories import by_hand
+from tests.vault.vault_stores import eventually
 from tests.vault.vaults import Kept
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
@@ -39,6 +42,20 @@ def shared_paths(*roots: Path) -> list[str]:
             mode = path.lstat().st_mode
             if not stat.S_ISLNK(mode) and mode & 0o077:
                 found.append(f"{stat.filemode(mode)} {path}")
+    return found
+
+
+def unexpected_modes(root: Path) -> list[str]:
+    """Everything that has not exactly the owner's permissions: 0700, 0600, objects of git 0400."""
+    found = []
+    for path in (root, *root.rglob("*")):
+        mode = path.lstat().st_mode
+        objects = root / ".git" / "objects" in path.parents
+        allowed = {0o700} if stat.S_ISDIR(mode) else {0o400} if objects else {0o600}
+        # Files that only say which packs there are.
+        allowed |= {0o600} if objects and path.parent.name == "info" else set()
+        if not stat.S_ISLNK(mode) and stat.S_IMODE(mode) not in allowed:
+            found.append(f"{stat.filemode(mode)} {path}")
     return found
 
 
@@ -248,3 +265,84 @@ def test_rebuilt_vault_is_private(tmp_path: Path, umask: int) -> None:
     rebuild.to_vault(kept.store, tmp_path / "x" / "y", None)
     assert shared_paths(tmp_path / "x") == []
     kept.close()
+
+
+def test_worker_and_watch_write_private_files(tmp_path: Path, umask: int) -> None:
+    """Commits by jobs, files of a person that the watch reads, and conflict copies."""
+    root = tmp_path / "vault"
+    settings = Settings(vault=str(root))
+    with library.open(tmp_path / "a.db", settings=settings, embedder="none") as store:
+        store.start_worker(0.02)
+        ana = store.space("ana")
+        with Watch(store):
+            memory = ana.remember("Alec is my boss")
+            ana.session("chat").append({"role": "user", "content": "hi"})
+            eventually(lambda: service.find_memory_file(ana, memory.id))
+            new = root / "ana" / "facts" / "mine" / "tea.md"
+            broken, script = new.with_name("broken.md"), new.with_name("tool.sh")
+            new.parent.mkdir()
+            new.write_text("I like tea\n", encoding="utf-8")
+            broken.write_text("---\nid: [\n---\n", encoding="utf-8")
+            script.write_text("echo\n", encoding="utf-8")
+            eventually(lambda: ana.count() == 2 and "id:" in new.read_text("utf-8"))
+            path = service.find_memory_file(ana, memory.id)
+            assert path is not None
+            with service.open_vault(store) as vault, vault.locked():
+                edited = path.read_text("utf-8").replace("boss", "friend")
+                ana.revise(memory.id, "Alec is my neighbour")
+                path.write_text(edited, encoding="utf-8")
+            eventually(lambda: list(path.parent.glob("*.conflict-v*")))
+            eventually(lambda: not store.jobs() and not service.status(store).uncommitted)
+            eventually(lambda: not shared_paths(root))
+    assert unexpected_modes(root) == []
+
+
+def test_packs_that_reverie_makes_are_private(tmp_path: Path, umask: int) -> None:
+    kept = Kept(tmp_path, git=True)
+    for number in range(3):
+        kept.ana.remember(f"tea {number}")
+        kept.sync()
+    git = Repository(kept.root).git
+    git.run("gc", "-q")
+    kept.ana.remember("coffee")
+    kept.sync()
+    git.run("repack", "-a", "-d", "-q")
+    assert list(kept.root.glob(".git/objects/pack/*.pack"))
+    assert unexpected_modes(kept.root) == []
+    kept.close()
+
+
+def test_vault_of_an_older_version_stays_private_through_every_verb(
+    tmp_path: Path, umask: int
+) -> None:
+    kept = Kept(tmp_path, git=True)
+    first, second = kept.ana.remember("tea"), kept.ana.remember("coffee")
+    kept.sync()
+    by_hand(kept.root, "config", "--unset", "core.sharedRepository")
+    open_up(kept.root)
+    kept.edit(kept.of(first), "tea", "green tea")
+    kept.ana.revise(first.id, "black tea")
+    assert kept.sync().conflicts
+    service.checkpoint(kept.store, "a note")
+    kept.ana.erase(second.id)
+    service.scrub(kept.store)
+    kept.ana.remember("milk")
+    kept.sync()
+    assert unexpected_modes(kept.root) == []
+    kept.close()
+
+
+def test_sync_of_some_paths_makes_them_private(kept: Kept) -> None:
+    """As a watch calls it: a file that is not written again keeps no open permissions."""
+    kept.ana.remember("tea")
+    kept.sync()
+    folder = kept.path("ana/facts/mine")
+    folder.mkdir()
+    for path, mode in ((folder / "broken.md", 0o644), (folder / "tool.sh", 0o755), (folder, 0o755)):
+        if path != folder:
+            path.write_text("---\nid: [\n---\n", encoding="utf-8")
+        path.chmod(mode)
+    kept.sync("ana/facts/mine/broken.md")
+    assert stat.S_IMODE((folder / "broken.md").stat().st_mode) == 0o600
+    kept.sync("ana/facts/mine")
+    assert shared_paths(kept.root) == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 
 from reverie.engine import index, log, sessions
 from reverie.errors import StoreDamaged, VaultError
@@ -75,11 +76,14 @@ class Collector:
         survey = self._survey()
         for draft in survey.drafts:
             draft.unlink(missing_ok=True)
-        if vault.is_private:
-            # Files that other programs wrote; skipped where the disk has no permissions.
-            for shared in survey.shared:
-                permissions.make_private(shared)
+        self._close(survey.shared)
         self.looked_everywhere = True
+
+    def _close(self, paths: Iterable[Path]) -> None:
+        """Make files of other programs private; skipped where the disk has no permissions."""
+        if self._vault.is_private:
+            for path in paths:
+                permissions.make_private(path)
 
     def _survey(self) -> disk.FolderScan:
         """Find the paths that may differ from the cache."""
@@ -134,10 +138,14 @@ class Collector:
                 self._paths.update(
                     file.path for file in (vault.files.below(path) if at is None else [at])
                 )
-            elif full.is_symlink():
+                continue
+            if full.is_symlink():
                 self._unusable[path] = disk.LINK
-            elif full.is_dir():
+                continue
+            self._close([full])
+            if full.is_dir():
                 survey = disk.scan_folder(vault.root, full)
+                self._close(survey.shared)
                 self._paths.update(filter(self._is_shown, survey.files))
                 self._unusable.update(survey.closed)
             elif self._is_shown(path):
