@@ -10,7 +10,7 @@ import pytest
 from reverie.errors import VaultError
 from reverie.model import Memory
 from reverie.vault import disk, execute, rebuild, service
-from reverie.vault.actions import WriteMemory
+from reverie.vault.actions import Action, PutBack, WriteMemory, WriteSession
 from reverie.vault.disk import FileStamp
 from reverie.vault.execute import Executor
 from reverie.vault.plan_missing import MAX_AT_ONCE, WINDOW_MS, needs_confirmation
@@ -504,4 +504,41 @@ def test_sync_fails_when_every_draft_is_deleted(
     monkeypatch.undo()
     assert not kept.sync()
     assert kept.of(memory)
+    assert_equal(kept)
+
+
+@pytest.mark.parametrize("action", [PutBack, WriteSession])
+def test_record_deleted_before_it_is_moved_does_not_end_the_sync(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch, action: type[Action]
+) -> None:
+    remember(kept, 1)
+    session = kept.ana.session("chat")
+    session.append({"role": "user", "content": "hi"})
+    kept.sync()
+    turns = kept.path("ana/sessions/chat/turns.md")
+    if action is PutBack:
+        kept.move("ana/sessions/chat", "ana/sessions/chitchat")
+        turns = kept.path("ana/sessions/chitchat/turns.md")
+    else:
+        session.hide()
+    real, rename = execute._HANDLERS[action], Path.rename
+
+    deleted = list[Path]()
+
+    def deleted_before(source: Path, target: Path) -> Path:
+        if not deleted:
+            deleted.append(turns)
+            turns.unlink()
+        return rename(source, target)
+
+    def handler(executor: Executor, planned: Action) -> None:
+        with monkeypatch.context() as patched:
+            patched.setattr(Path, "rename", deleted_before)
+            real(executor, planned)
+
+    monkeypatch.setitem(execute._HANDLERS, action, handler)
+    kept.sync()
+    monkeypatch.undo()
+    kept.sync()
+    assert session.events()
     assert_equal(kept)

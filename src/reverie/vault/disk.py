@@ -199,6 +199,16 @@ def remove(path: Path) -> None:
         raise _failed(f"{path} cannot be removed", error) from error
 
 
+def move(source: Path, target: Path) -> None:
+    """Move a file to a path where there is none."""
+    make_folder(target.parent)
+    try:
+        source.rename(target)
+        sync_folder(target.parent)
+    except OSError as error:
+        raise _failed(f"{source} cannot be moved", error) from error
+
+
 def prune(folder: Path, root: Path) -> None:
     """Remove folders that are empty, up to the root."""
     with contextlib.suppress(OSError):

@@ -225,8 +225,7 @@ class Executor:
 
     def _put_back(self, action: act.PutBack) -> None:
         source, target = self._vault.path(action.source), self._vault.path(action.target)
-        disk.make_folder(target.parent)
-        source.rename(target)
+        disk.move(source, target)
         disk.prune(source.parent, self._vault.root)
 
     def _keep_store_version(self, action: act.KeepStoreVersion) -> None:

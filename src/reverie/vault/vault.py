@@ -242,11 +242,7 @@ class Vault:
             self.files.put(moved)
             self.files.add_pending(file.scope.space, file.path)
             self.files.add_pending(file.scope.space, target, line)
-        try:
-            source.rename(there)
-            disk.sync_folder(there.parent)
-        except OSError as error:
-            raise VaultError(f"{source} cannot be moved: {error.strerror}") from error
+        disk.move(source, there)
         disk.prune(source.parent, self.root)
         self.files.drop(file.path)
         return moved
