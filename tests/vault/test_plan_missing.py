@@ -542,3 +542,30 @@ def test_record_deleted_before_it_is_moved_does_not_end_the_sync(
     kept.sync()
     assert session.events()
     assert_equal(kept)
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["new file", "known file"])
+def test_file_renamed_while_a_sync_writes_it_is_not_forgotten(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch, known: bool
+) -> None:
+    remember(kept, 1)
+    path, renamed = kept.path("ana/facts/tea.md"), kept.path("ana/facts/drink.md")
+    kept.write("ana/facts/tea.md", "I like tea\n")
+    if known:
+        kept.sync()
+        (memory,) = [each for each in kept.ana.memories() if "tea" in each.content]
+        kept.ana.revise(memory.id, "I like green tea")
+    real = Executor._write_memory
+
+    def renamed_before(executor: Executor, action: WriteMemory) -> None:
+        if path.exists():
+            path.rename(renamed)
+        real(executor, action)
+
+    monkeypatch.setitem(execute._HANDLERS, WriteMemory, renamed_before)
+    report = kept.sync()
+    assert not report.forgotten and not report.problems
+    assert report.moved == ["ana/facts/tea.md → ana/facts/drink.md"]
+    assert kept.ana.count() == 2 and not path.exists() and renamed.exists()
+    monkeypatch.undo()
+    assert_equal(kept)

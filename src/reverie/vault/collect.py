@@ -56,6 +56,7 @@ class Collector:
         self._missing: MissingAction = missing
         # The paths that may differ from the cache, as far as this run looked.
         self._paths: set[str] = set()
+        self._gone: set[str] = set()
         self._unusable: dict[str, str] = {}
         self._sessions: set[Name] = set()
         # How often the edits of each file were read in this run.
@@ -94,9 +95,8 @@ class Collector:
         for path, stamp in survey.files.items():
             if self._is_shown(path) and not _has_stamp(known.get(path), stamp):
                 self._paths.add(path)
-        for path in known:
-            if path not in survey.files and not survey.hides(path):
-                self._paths.add(path)
+        self._gone = {path for path in known if path not in survey.files and not survey.hides(path)}
+        self._paths |= self._gone
         return survey
 
     def compare_only(self) -> tuple[dict[str, str], list[str]]:
@@ -220,6 +220,10 @@ class Collector:
         if work.must_look_everywhere and not self.looked_everywhere:
             self.look_everywhere()
             return self.snapshot(owner, check=check, failed=failed)
+        if work.disk.gone.keys() - self._gone and self.looked_everywhere:
+            # Deleted or moved since then.
+            self._survey()
+            work.compare(self._paths, self._place)
         work.disk.unusable.update(self._unusable)
         self._limit_reads(work.disk)
         with work.reading():

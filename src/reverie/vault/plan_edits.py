@@ -98,6 +98,11 @@ class _Edits:
     def _known_as(self, file: DiskFile) -> str | None:
         """Return the id that the cache has for a file whose front matter names none."""
         known = self._cache.get(file.path)
+        if known is None:
+            # A file that was renamed before its id was written to it.
+            same = self._cache.with_digest("memory", file.digest)
+            gone = (each for each in same if each.path in self._disk.gone and each.version == 0)
+            known = next(gone, None)
         if known is None or known.what != "memory" or known.scope != file.place.scope:
             return None
         history = self._store.memories.get((known.scope, known.name))
