@@ -25,7 +25,7 @@ async def main(folder: Path) -> None:
         await write(ana, folder)
         await read(ana)
         await converse(store, ana)
-        await move(store, ana)
+        await move(store, ana, folder)
         await operate(store, folder)
     again = await aio.open(folder / "async.db", settings=settings)
     await again.close()
@@ -135,10 +135,12 @@ async def converse(store: aio.AsyncStore, ana: aio.AsyncSpace) -> None:
             assert_type(await ana.accept(proposal.id), reverie.Memory)
 
 
-async def move(store: aio.AsyncStore, ana: aio.AsyncSpace) -> None:
+async def move(store: aio.AsyncStore, ana: aio.AsyncSpace, folder: Path) -> None:
     records = [record async for record in await ana.export(skip_damaged=True)]
     report = await store.space("copy").import_records(records)
     assert_type(report, reverie.ImportReport)
+    (folder / "entries").mkdir(exist_ok=True)
+    assert_type(await ana.import_agent_cli(folder), reverie.ImportReport)
 
 
 async def operate(store: aio.AsyncStore, folder: Path) -> None:

@@ -25,7 +25,7 @@ def main(folder: Path) -> None:
         write(ana, folder)
         read(ana)
         converse(store, ana)
-        move(store, ana)
+        move(store, ana, folder)
         operate(store, folder)
     store.close()
 
@@ -132,10 +132,12 @@ def converse(store: Store, ana: Space) -> None:
             assert_type(ana.accept(proposal.id), reverie.Memory)
 
 
-def move(store: Store, ana: Space) -> None:
+def move(store: Store, ana: Space, folder: Path) -> None:
     records = list(ana.export(skip_damaged=True))
     report = store.space("copy").import_records(records)
     assert_type(report, reverie.ImportReport)
+    (folder / "entries").mkdir(exist_ok=True)
+    assert_type(ana.import_agent_cli(folder), reverie.ImportReport)
 
 
 def operate(store: Store, folder: Path) -> None:

@@ -277,10 +277,10 @@ def test_file_edited_after_the_plan_is_not_removed_with_its_double(
     assert len(kept.files()) == 2
     run = Executor.execute
 
-    def edited(self: Executor, actions: list[Action]) -> None:
+    def edited(self: Executor, actions: list[Action]) -> bool:
         if any(isinstance(action, act.RemoveFile) for action in actions):
             kept.edit(path, "alpha words", "my own new words")
-        run(self, actions)
+        return run(self, actions)
 
     with monkeypatch.context() as patched:
         patched.setattr(Executor, "execute", edited)
@@ -369,11 +369,11 @@ def test_swapped_files_killed_after_the_first_plan_stay_one_file_each(
     kept.write(second, texts[0])
     run, plans = Executor.execute, list[None]()
 
-    def once(self: Executor, actions: list[Action]) -> None:
+    def once(self: Executor, actions: list[Action]) -> bool:
         if plans:
             raise Killed
         plans.append(None)
-        run(self, actions)
+        return run(self, actions)
 
     with monkeypatch.context() as patched:
         patched.setattr(Executor, "execute", once)

@@ -350,10 +350,10 @@ def rechain_forks(tx: Transaction, owner: Owner) -> None:
         "SELECT c.session FROM sessions c JOIN sessions p ON p.space = c.space "
         "AND p.owner = c.owner AND p.session = c.forked_session "
         "WHERE c.space = ? AND c.owner = ? AND (p.opened > c.opened OR c.opened < "
-        "(SELECT e.position FROM events e WHERE e.space = c.space AND e.owner = c.owner AND "
+        "(SELECT e.position FROM events e WHERE e.space = ? AND e.owner = ? AND "
         "e.session = c.forked_session AND e.sequence <= c.forked_sequence "
         "ORDER BY e.sequence DESC LIMIT 1))",
-        owner,
+        (*owner, *owner),
     )
     pending, done = [row[0] for row in rows], set[str]()
     while pending:

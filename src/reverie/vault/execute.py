@@ -7,7 +7,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from reverie.engine import log
-from reverie.errors import Conflict, InvalidInput, NotFound, SharedReadOnly, VaultError
+from reverie.errors import (
+    Conflict,
+    InvalidInput,
+    NotFound,
+    SharedReadOnly,
+    StoreError,
+    VaultError,
+)
 from reverie.memory.session import Session
 from reverie.memory.space import Space
 from reverie.memory.store import Store
@@ -27,9 +34,12 @@ from reverie.vault.vault import FileChanged, Vault
 # With more files, all are synced at the end and not one by one.
 SYNC_EACH_LIMIT = 16
 _NEW = FileStamp(0, 0, 0)
-# Errors that concern one file, memory or session. Others, such as a full disk or a busy store, end
-# the run, which is tried again.
+# Errors that concern one file, memory or session. Others, such as a full disk, end the run, which
+# is tried again.
 ONE_FILE = (disk.UnusablePath, InvalidInput, Conflict, NotFound, SharedReadOnly)
+# What could not be changed in the store now is read from its file again the next time. A file that
+# could not be written because the store was busy would not be.
+FROM_FILES = (act.Remember, act.Revise, act.Forget, act.Restore, act.SwitchSession)
 
 
 class Executor:
@@ -70,11 +80,14 @@ class Executor:
                 continue
             try:
                 self._do(action)
-            except ONE_FILE as error:
+            except (*ONE_FILE, disk.FileVanished, StoreError) as error:
                 changed = isinstance(error, FileChanged | disk.FileVanished)
                 if changed and action.about not in self._replanned:
                     self._replanned.add(action.about)
                     return False
+                busy = isinstance(error, StoreError) and not isinstance(action, FROM_FILES)
+                if busy or isinstance(error, disk.FileVanished):
+                    raise
                 self.failed.add(action.about)
                 if (scope := _erased_scope(action)) is not None:
                     self.unerased.add(scope)
