@@ -128,5 +128,5 @@ def test_vault_log_keeps_surrogates_and_all_json_values(kept: Kept) -> None:
     kept.ana.session("chat").append(message)
     kept.sync()
     assert_log(kept)
-    (entry,) = kept.journal()
+    (entry,) = kept.log_lines()
     assert entry["body"]["message"] == message

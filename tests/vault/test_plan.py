@@ -81,7 +81,7 @@ def test_mirror_writes_users_sessions_notes_and_configured_spaces(kept: Kept) ->
     assert kept.of(user).startswith("ana/users/bob/facts/")
     assert kept.of(own).startswith("ana/sessions/chat/notes/")
     assert not kept.path("other").exists()
-    assert all(line["space"] == "ana" for line in kept.journal())
+    assert all(line["space"] == "ana" for line in kept.log_lines())
 
 
 def test_mirror_encodes_names_that_no_folder_can_have(kept: Kept) -> None:

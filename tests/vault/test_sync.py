@@ -208,7 +208,7 @@ def test_restored_backup_is_noticed_by_the_watchers_run(kept: Kept) -> None:
     kept.write("ana/facts/mine.md", "my own words\n")
     kept.sync("ana/facts/mine.md")
     assert all(kept.of(memory) for memory in new)
-    assert {line["uuid"] for line in kept.journal()} == {
+    assert {line["uuid"] for line in kept.log_lines()} == {
         record["uuid"] for record in kept.ana.export()
     }
     contents = {memory.content for memory in kept.ana.memories()}

@@ -142,9 +142,9 @@ class Kept:
         except disk.UnreadableFile:
             return frontmatter.Document({}, "", broken=True)
 
-    def journal(self) -> list[dict[str, Any]]:
+    def log_lines(self) -> list[dict[str, Any]]:
         with Vault.open(self.root) as vault:
-            return list(vault.journal.lines())
+            return list(vault.log.lines())
 
     def bytes(self) -> dict[str, bytes]:
         """Every byte of the vault but its cache."""
@@ -281,7 +281,7 @@ def own_summary(kept: Kept, scope: Scope, session: str) -> str:
 def assert_log(kept: Kept) -> None:
     """The vault's own log is what an export of each owner is."""
     logged = dict[Scope, list[dict[str, Any]]]()
-    for line in kept.journal():
+    for line in kept.log_lines():
         scope = Scope(line.pop("space"), line.pop("user"))
         logged.setdefault(scope, []).append(line)
     for scope in scopes(kept.store):

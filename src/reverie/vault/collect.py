@@ -9,7 +9,7 @@ from pathlib import Path
 
 from reverie.engine import index, log, sessions
 from reverie.errors import StoreDamaged, VaultError
-from reverie.model import Origin, Scope
+from reverie.model import Scope
 from reverie.protocols import Owner, Transaction
 from reverie.text import frontmatter
 from reverie.vault import disk, index_file, layout, names, permissions, render
@@ -29,6 +29,7 @@ from reverie.vault.state import (
     SessionState,
     Snapshot,
     StoreState,
+    erased_sessions,
     names_of,
 )
 from reverie.vault.vault import Vault
@@ -304,16 +305,16 @@ class _Work:
         return self._owners[scope]
 
     def _add_entry(self, owner: Owner, scope: Scope, entry: log.LogEntry) -> None:
-        talks = [] if entry.session is None else [entry.session]
+        if entry.session is not None:
+            self.add_sessions([(scope, entry.session)])
         if entry.op == "erase":
-            talks += [Origin(*each).session for each in (entry.body or {}).get("sources", ())]
             affected = self.store.affected.setdefault(scope, set())
-            for talk in talks:
-                affected.update(log.memories_from_session(self._tx, owner, talk))
+            for session in erased_sessions([entry]):
+                affected.update(log.memories_from_session(self._tx, owner, session))
+                self.add_sessions([(scope, session)])
             self._add_memories((scope, id) for id in affected)
             # Summaries, also those of forks, may say what was erased in other words.
             self.add_sessions(names_of(self._vault.files.list_type(scope, "summary"), "summary"))
-        self.add_sessions((scope, talk) for talk in talks)
 
     def check(self) -> None:
         """Add every memory and session whose files are not as the store says."""
@@ -500,24 +501,24 @@ class _Work:
             return render.parse_number(document.text("version"))
         if place.what == "index":
             return 0
-        told = [(turn.sequence, turn.text) for turn in render.parse_events(plain)]
+        shown = [(turn.sequence, turn.text) for turn in render.parse_events(plain)]
         if file.path.rpartition("/")[0].rpartition("/")[0].endswith(f"/{layout.TURNS}"):
             number = (document.text("id") or "").rpartition(":")[2]
-            told = [(render.parse_number(number), document.content)]
-        if not told:
+            shown = [(render.parse_number(number), document.content)]
+        if not shown:
             return 0
-        return max(told)[0] if self._has_events(place, told) else None
+        return max(shown)[0] if self._has_events(place, shown) else None
 
-    def _has_events(self, place: ParsedPath, told: Sequence[tuple[int, str]]) -> bool:
+    def _has_events(self, place: ParsedPath, shown: Sequence[tuple[int, str]]) -> bool:
         """Whether the store has these events with the same texts; an erased one has any text."""
-        first, last = min(told)[0], max(told)[0]
+        first, last = min(shown)[0], max(shown)[0]
         owner = self._owner(place.scope)
         if last > MAX_EVENTS or owner is None or place.session is None:
             return False
         entries = log.session_appends(self._tx, owner, place.session, first, last - first + 1)
-        said = {entry.sequence: entry for entry in entries}
-        for sequence, text in told:
-            entry = said.get(sequence)
+        stored = {entry.sequence: entry for entry in entries}
+        for sequence, text in shown:
+            entry = stored.get(sequence)
             if entry is None:
                 return False
             if entry.body is not None:

@@ -97,7 +97,7 @@ class Executor:
     def _do(self, action: Action) -> None:
         _HANDLERS[type(action)](self, action)
 
-    def _tell(self, action: act.Report) -> None:
+    def _add_to_report(self, action: act.Report) -> None:
         if action.list == "problems":
             self._report.add_problem(action.about, action.text)
         else:
@@ -160,8 +160,8 @@ class Executor:
         handle = self._space(file.place.scope, current.session)
         if action.restore:
             current = handle.restore(current.id)
-        said = file.document.content.encode("utf-8", "surrogatepass")
-        digest = disk.digest(said + repr(sorted(action.labels.items())).encode())
+        text = file.document.content.encode("utf-8", "surrogatepass")
+        digest = disk.digest(text + repr(sorted(action.labels.items())).encode())
         handle.revise(
             current.id,
             action.content,
@@ -354,7 +354,7 @@ def _rendered(memory: Any, before: bytes | None) -> bytes:
 
 
 _HANDLERS: dict[type[Action], Callable[[Executor, Any], None]] = {
-    act.Report: Executor._tell,
+    act.Report: Executor._add_to_report,
     act.Remember: Executor._remember,
     act.Revise: Executor._revise,
     act.Forget: Executor._forget,

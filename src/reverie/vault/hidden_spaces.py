@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from reverie.engine import log
 from reverie.engine.log import OVERWRITTEN_REASON, LogEntry
-from reverie.model import Origin, Scope
+from reverie.model import Scope
 from reverie.protocols import Owner
 from reverie.text import frontmatter
 from reverie.vault import disk, layout, log_erasure, names, render
@@ -19,6 +19,7 @@ from reverie.vault.disk import FileStamp
 from reverie.vault.file_cache import VaultFile
 from reverie.vault.log_position import BATCH, LogPosition, Mark, erasures_key
 from reverie.vault.plan_edits import conflict_name
+from reverie.vault.state import erased_sessions
 from reverie.vault.vault import Vault
 from reverie.write import session_state
 from reverie.write.runtime import Runtime
@@ -72,14 +73,6 @@ def _apply(
     for id in ids:
         vault.files.silence(scope.space, id)
     log_erasure.erase(vault, runtime, owner, scope, ended, ids, sessions)
-
-
-def erased_sessions(ended: Iterable[LogEntry]) -> set[str]:
-    """Return the sessions that erasures are about, or that erased memories came from."""
-    found = {entry.session for entry in ended if entry.session}
-    for entry in ended:
-        found.update(Origin(*each).session for each in (entry.body or {}).get("sources", ()))
-    return found
 
 
 def _files_about(

@@ -39,7 +39,7 @@ def erase(
             or line["position"] in blanked
         )
 
-    positions = sorted({line["position"] for line in vault.journal.lines() if is_about(line)})
+    positions = sorted({line["position"] for line in vault.log.lines() if is_about(line)})
     with runtime.engine.read() as tx:
         tx.enter(owner)
         now = log.find_at_positions(tx, owner, positions, strict=True)
@@ -48,8 +48,8 @@ def erase(
         entry = now.get(line["position"])
         return None if entry is None or not is_about(line) else log_file.build_line(scope, entry)
 
-    for path in vault.journal.change(alter):
+    for path in vault.log.change(alter):
         vault.files.add_pending(scope.space, path.relative_to(vault.root).as_posix())
     lines = (log_file.build_line(scope, entry) for entry in ended)
-    gone = purge.collect_erasures(chain(vault.journal.lines(), lines))
+    gone = purge.collect_erasures(chain(vault.log.lines(), lines))
     purge.clean_copies(vault, purge.Eraser(vault.parse_path, gone), scope.space)

@@ -49,7 +49,7 @@ class LogPosition:
         """
         if (half := vault_link.partial_replay_problem(self._runtime)) is not None:
             raise VaultError(half)
-        files, vault_log = self._vault.files, self._vault.journal
+        files, vault_log = self._vault.files, self._vault.log
         if files.fact(_LOG_SIZE) != str(vault_log.size()):
             files.forget_cursors()
             for scope, (position, uuid) in vault_log.marks().items():
@@ -66,12 +66,12 @@ class LogPosition:
     def append(self, scope: Scope, entries: Sequence[log.LogEntry]) -> None:
         """Append entries whose files are written, and record that the files show them."""
         vault = self._vault
-        changed = vault.journal.append(log_file.build_line(scope, entry) for entry in entries)
+        changed = vault.log.append(log_file.build_line(scope, entry) for entry in entries)
         with vault.files.together():
             for path in changed:
                 vault.files.add_pending(scope.space, path.relative_to(vault.root).as_posix())
             vault.files.set_cursor(scope, entries[-1].position, entries[-1].uuid)
-            vault.files.set_meta(_LOG_SIZE, str(vault.journal.size()))
+            vault.files.set_meta(_LOG_SIZE, str(vault.log.size()))
 
     def has_entry(self, scope: Scope, mark: Mark) -> bool:
         """Whether the store has the entry that a mark names."""
@@ -82,7 +82,7 @@ class LogPosition:
 
     def _require_same_store(self) -> None:
         uuids = dict[Scope, set[str]]()
-        for line in self._vault.journal.lines():
+        for line in self._vault.log.lines():
             scope = scope_of_line(line)
             if scope not in uuids:
                 with self._runtime.engine.read() as tx:
@@ -104,7 +104,7 @@ class LogPosition:
         After a restore from a backup, the vault's log differs from the store's from some entry on.
         That part is removed from the vault's log, and all files are read again.
         """
-        files, vault_log = self._vault.files, self._vault.journal
+        files, vault_log = self._vault.files, self._vault.log
         marks = files.marks()
         told = {
             scope: list[Mark]()
@@ -131,7 +131,7 @@ class LogPosition:
     def _record_diverged(self, common: Mapping[Scope, Mark]) -> None:
         """Record the first version of each memory that the vault has and the store has not."""
         first = dict[str, int]()
-        for line in self._vault.journal.lines():
+        for line in self._vault.log.lines():
             scope, version = scope_of_line(line), line.get("version")
             if (
                 line.get("memory")

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 
 from reverie.engine.log import LogEntry
-from reverie.model import Origin, Scope
+from reverie.model import Scope
 from reverie.vault import layout
 from reverie.vault.actions import (
     Action,
@@ -25,10 +25,15 @@ from reverie.vault.actions import (
     WriteSession,
 )
 from reverie.vault.file_cache import VaultFile
-from reverie.vault.hidden_spaces import erased_sessions
 from reverie.vault.plan_edits import conflict_name, plan_edits
 from reverie.vault.plan_missing import plan_missing
-from reverie.vault.state import MemoryHistory, Name, SessionState, Snapshot
+from reverie.vault.state import (
+    MemoryHistory,
+    Name,
+    SessionState,
+    Snapshot,
+    erased_sessions,
+)
 
 _PART_NUMBER = re.compile(r"-(\d+)\.md\Z")
 
@@ -223,10 +228,10 @@ class _Writes:
 def _sessions_of(entry: LogEntry) -> Iterable[tuple[str, bool]]:
     """Yield the sessions whose files an entry changes, and whether it erased something there."""
     if entry.session is not None and entry.op in {"append", "hide", "restore", "erase"}:
-        # Hiding and restoring say nothing, and have no body.
-        said = entry.op not in {"hide", "restore"}
-        yield entry.session, entry.op == "erase" or (said and entry.body is None)
-    if entry.op == "erase" and entry.memory and entry.body:
+        # Entries that hide or restore a session never have a body.
+        switches = entry.op in {"hide", "restore"}
+        yield entry.session, entry.op == "erase" or (entry.body is None and not switches)
+    if entry.op == "erase" and entry.memory:
         # The turn that an erased memory came from may have been erased with it.
-        for source in entry.body.get("sources", ()):
-            yield Origin(*source).session, True
+        for session in erased_sessions([entry]):
+            yield session, True

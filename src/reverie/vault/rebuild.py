@@ -92,7 +92,7 @@ class _Rebuild:
 
     def replay_log(self) -> None:
         """Replay the vault's own log, with events that only files have where the log lacks them."""
-        reader = LogReader(self._vault.journal.files(), self.problems.append)
+        reader = LogReader(self._vault.log.files(), self.problems.append)
         for line, _ in reader.lines():
             self._vault.record_names(scope_of_line(line), line.get("session"))
         placed = reader.place(self._sessions, self._now)
@@ -105,7 +105,7 @@ class _Rebuild:
         """Make the vault's log say what the store does; what was not replayed is set aside."""
         vault, changed = self._vault, list[Path]()
         with self._runtime.engine.read() as tx:
-            for path in vault.journal.files():
+            for path in vault.log.files():
                 raws = [raw.rstrip(b"\n") + b"\n" for raw in disk.lines(path) if raw.strip()]
                 lines = [_as_replayed(tx, raw) for raw in raws]
                 kept = b"".join(log_file.encode_line(line) for line in lines if line is not None)
@@ -115,7 +115,7 @@ class _Rebuild:
                     disk.write(path, kept)
                     changed += [vault.own / log_file.DAMAGED_FILE, path]
             added = [line for each in placed if (line := _line_at(tx, each.scope, each.position))]
-        _note(vault, self._store, *changed, *(vault.journal.append(added) if added else ()))
+        _note(vault, self._store, *changed, *(vault.log.append(added) if added else ()))
 
     # -- files --------------------------------------------------------------------------------
 
@@ -353,9 +353,9 @@ def _write_anew(vault: Vault, store: Store, progress: Progress | None) -> None:
             # A version that none has: the mirror writes the file again, in its place.
             if file.what == "memory" and vault.unchanged_since_write(file):
                 vault.files.put(file._replace(version=0))
-        _note(vault, store, *vault.journal.files())
+        _note(vault, store, *vault.log.files())
         vault.files.forget_cursors()
-    vault.journal.clear()
+    vault.log.clear()
     for scope, session in dict.fromkeys((f.scope, f.name) for f in files if f.what == "turns"):
         with store.runtime.engine.read() as tx:
             owner = log.resolve_owner(tx, scope)
@@ -367,7 +367,7 @@ def _write_anew(vault: Vault, store: Store, progress: Progress | None) -> None:
 def require_same_log(runtime: Runtime, vault: Vault) -> None:
     """Raise VaultError when the vault's log has entries that the store does not have."""
     with runtime.engine.read() as tx:
-        for line in vault.journal.lines():
+        for line in vault.log.lines():
             known = _line_at(tx, scope_of_line(line), line["position"])
             if known is None or known["uuid"] != line.get("uuid"):
                 raise VaultError(

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 from reverie.engine.log import OVERWRITTEN_REASON, LogEntry
 from reverie.engine.sessions import SessionRow
-from reverie.model import Memory, Scope
+from reverie.model import Memory, Origin, Scope
 from reverie.text.frontmatter import Document
 from reverie.vault.disk import FileStamp
 from reverie.vault.file_cache import VaultFile
@@ -194,3 +194,11 @@ class Snapshot:
 def names_of(files: Iterable[VaultFile], *what: str) -> set[Name]:
     """Return the memories or sessions that these files belong to."""
     return {(file.scope, file.name) for file in files if file.what in what}
+
+
+def erased_sessions(ended: Iterable[LogEntry]) -> set[str]:
+    """Return the sessions that erasures are about, or that erased memories came from."""
+    found = {entry.session for entry in ended if entry.session}
+    for entry in ended:
+        found.update(Origin(*each).session for each in (entry.body or {}).get("sources", ()))
+    return found

@@ -12,6 +12,7 @@ from reverie.vault import layout
 from reverie.vault.actions import (
     Action,
     AppendLog,
+    EraseFromLog,
     Report,
     SyncReport,
     WriteMemory,
@@ -141,7 +142,10 @@ class Sync:
         """
         self._stuck = True
         for action in changes:
-            waits = getattr(action, "scope", None) in self._executor.unerased
+            waits = (
+                isinstance(action, AppendLog | EraseFromLog)
+                and action.scope in self._executor.unerased
+            )
             if not waits and action.about not in self._executor.failed:
                 self.report.add_problem(action.about, "what it needs was done, to no effect")
             self._executor.failed.add(action.about)

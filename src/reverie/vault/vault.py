@@ -71,7 +71,7 @@ class Vault:
         _require_no_links(self.own)
         self.is_private = permissions.close_top(root, self.own, ("vault.json", *_DATABASE))
         self.files = FileCache(self.own / "files.db")
-        self.journal = VaultLog(self.own)
+        self.log = VaultLog(self.own)
         try:
             self._close_once()
         except BaseException:

@@ -131,7 +131,7 @@ def scrub(vault: Vault) -> ScrubReport:
 
     The caller must hold the lock, and must have written the vault's files and log.
     """
-    gone = collect_erasures(vault.journal.lines())
+    gone = collect_erasures(vault.log.lines())
     repository = Repository.at(vault.root)
     if not gone or repository is None:
         return ScrubReport(0, 0, 0, ())
