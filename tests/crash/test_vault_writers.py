@@ -45,7 +45,7 @@ class Editor(threading.Thread):
         files = [
             path
             for path in self.kept.files()
-            if (place := layout.parse_path(path, {})) is not None and place.what == "memory"
+            if (place := layout.Folders().parse(path)) is not None and place.what == "memory"
         ]
         self.edits += 1
         text = f"text{self.edits}zx of a person"
@@ -66,12 +66,12 @@ class Editor(threading.Thread):
             self.kept.path(path).rename(self.kept.path(path).with_name(f"named-{self.edits}.md"))
         else:
             turn = layout.from_deleted_path if "/deleted/" in path else layout.to_deleted_path
-            place = layout.parse_path(path, {})
+            place = layout.Folders().parse(path)
             assert place is not None
-            target = self.kept.path(turn(place.scope, path))
+            target = self.kept.path(turn(path))
             if target.exists():
                 self.replaces(target.read_bytes())
-            self.kept.move(path, turn(place.scope, path))
+            self.kept.move(path, turn(path))
 
     def replaces(self, raw: bytes) -> None:
         """What nobody has seen yet is theirs to replace, by another text or another file."""

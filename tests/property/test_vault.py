@@ -23,7 +23,6 @@ from reverie.vault import (
     file_cache,
     layout,
     log_file,
-    names,
     service,
 )
 from reverie.vault.execute import Executor
@@ -130,7 +129,7 @@ class VaultActions:
         found = [
             path
             for path in self.kept.files()
-            if (place := layout.parse_path(path, {})) is not None and place.what == what
+            if (place := layout.Folders().parse(path)) is not None and place.what == what
         ]
         return self.chance.choice(found) if found else None
 
@@ -207,7 +206,7 @@ class VaultActions:
         self.count += 1
         text = f"text{self.count}x of a person"
         folder = self.chance.choice(("facts", "notes", "facts/mine", "deleted/facts"))
-        path = f"{layout.owner_folder(scope)}/{folder}/{self.chance.choice('pqrs')}.md"
+        path = f"{layout.Folders().owner(scope)}/{folder}/{self.chance.choice('pqrs')}.md"
         if not self.kept.path(path).exists():
             self.kept.write(path, f"{text}\n")
             self.wrote(text)
@@ -249,11 +248,11 @@ class VaultActions:
 
     def put_away(self) -> None:
         path = self.file()
-        place = None if path is None else layout.parse_path(path, {})
+        place = None if path is None else layout.Folders().parse(path)
         if path is None or place is None:
             return
         turn = layout.from_deleted_path if place.deleted else layout.to_deleted_path
-        target = turn(place.scope, path)
+        target = turn(path)
         if not self.kept.path(target).exists():
             self.kept.move(path, target)
 
@@ -416,13 +415,10 @@ def _is_forgotten(kept: Kept, scope: Scope, id: str) -> bool:
 
 
 def take_copies_away(actions: VaultActions) -> None:
-    """A kill between two names of a file, and a person who gives one of them a third: that is told.
-
-    What we named ourselves is never a copy.
-    """
+    """After a kill between two names of a file, a person gave one of them a third: it is told."""
     for line in actions.kept.sync().problems:
         path, _, why = line.partition(": ")
-        assert why.startswith("a copy of") and names.parse_id(Path(path).name) is None, line
+        assert why.startswith("a copy of"), line
         actions.kept.path(path).unlink()
 
 

@@ -128,14 +128,14 @@ class World:
     def snapshot(self, missing: MissingAction) -> Snapshot:
         changed = dict[str, DiskFile]()
         for path, (raw, stamp) in self.files.items():
-            known, place = self.cache.get(path), layout.parse_path(path, {})
+            known, place = self.cache.get(path), layout.Folders().parse(path)
             if place is not None and (known is None or known.digest != disk.digest(raw)):
                 document = frontmatter.load(raw)
                 changed[path] = DiskFile(path, place, raw, disk.digest(raw), stamp, document)
         gone = {path: file for path, file in self.cache.items() if path not in self.files}
         totals: dict[Scope, int] = {}
         for file in self.cache.values():
-            if file.what == "memory" and not layout.is_deleted(file.scope, file.path):
+            if file.what == "memory" and not layout.is_deleted(file.path):
                 totals[file.scope] = totals.get(file.scope, 0) + 1
         entries: dict[Scope, Sequence[LogEntry]] = {
             scope: new
@@ -356,7 +356,7 @@ class VaultPlanMachine(RuleBasedStateMachine):
 
     @rule(scope=SCOPES, name=st.sampled_from("pqrs"), deleted=st.booleans())
     def create(self, scope: Scope, name: str, deleted: bool) -> None:
-        path = f"{layout.owner_folder(scope)}/{'deleted/' if deleted else ''}facts/{name}.md"
+        path = f"{layout.Folders().owner(scope)}/{'deleted/' if deleted else ''}facts/{name}.md"
         if path not in self.world.files:
             self.world.write(path, f"{self.text()}\n".encode())
 
@@ -376,7 +376,7 @@ class VaultPlanMachine(RuleBasedStateMachine):
     def is_erased(self, path: str) -> bool:
         """Whether the memory of a file is erased, and the file not removed yet."""
         known = self.world.cache.get(path)
-        place = layout.parse_path(path, {})
+        place = layout.Folders().parse(path)
         assert place is not None
         id = frontmatter.load(self.world.files[path][0]).text("id") or (known and known.name)
         history = self.world.histories().get((place.scope, id or ""))
@@ -397,9 +397,9 @@ class VaultPlanMachine(RuleBasedStateMachine):
     def move(self, number: int, name: str, deleted: bool) -> None:
         if not (path := self.path(number)):
             return
-        place = layout.parse_path(path, {})
+        place = layout.Folders().parse(path)
         assert place is not None
-        folder = layout.owner_folder(place.scope)
+        folder = layout.Folders().owner(place.scope)
         target = f"{folder}/{'deleted/' if deleted else ''}facts/{name}.md"
         if target not in self.world.files and ".conflict-v" not in path:
             self.world.files[target] = self.world.files.pop(path)
@@ -450,9 +450,9 @@ class VaultPlanMachine(RuleBasedStateMachine):
     def file_moved_between_folders_forgets_or_restores(self, number: int) -> None:
         if found := self.settled_file(number):
             path, file = found
-            gone = layout.is_deleted(file.scope, path)
+            gone = layout.is_deleted(path)
             turn = layout.from_deleted_path if gone else layout.to_deleted_path
-            target = turn(file.scope, path)
+            target = turn(path)
             if target in self.world.files:
                 return
             self.world.files[target] = self.world.files.pop(path)
@@ -463,7 +463,7 @@ class VaultPlanMachine(RuleBasedStateMachine):
     @rule(scope=SCOPES)
     def new_file_is_remembered(self, scope: Scope) -> None:
         text = self.text()
-        path = f"{layout.owner_folder(scope)}/facts/new-{self.count}.md"
+        path = f"{layout.Folders().owner(scope)}/facts/new-{self.count}.md"
         self.world.write(path, f"{text}\n".encode())
         self.world.sync()
         assert self.current(self.world.cache[path]).content == text
@@ -513,7 +513,7 @@ class VaultPlanMachine(RuleBasedStateMachine):
     def check_equal(self) -> None:
         """Every memory has one file that says what it says; copies of people may stand beside."""
         world = self.world
-        for (scope, id), history in world.histories().items():
+        for (_, id), history in world.histories().items():
             own = [f for f in world.cache.values() if f.name == id and f.what == "memory"]
             if history.erased:
                 assert not own
@@ -523,7 +523,7 @@ class VaultPlanMachine(RuleBasedStateMachine):
             document = frontmatter.load(world.files[file.path][0])
             assert document.text("version") == str(memory.version)
             assert edits.matches_version(memory, document, edits.parse_labels(document))
-            assert layout.is_deleted(scope, file.path) == (memory.forgotten_at is not None)
+            assert layout.is_deleted(file.path) == (memory.forgotten_at is not None)
 
 
 def test_plan_loses_nothing_and_both_sides_converge() -> None:

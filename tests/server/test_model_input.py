@@ -347,8 +347,6 @@ FUNCTIONS_FOR_OTHERS = {
     "vault.git.scoped_history.checkpoint",
     "vault.git.scoped_history.diff",
     "vault.git.scoped_history.find_memory_file",
-    "vault.layout.memory_folder",
-    "vault.layout.new_path",
     "vault.service.diff",
     "vault.session_files.event_path",
 }

@@ -43,7 +43,7 @@ def test_vault_sync_works_both_ways_on_every_engine(
     store.run_pending_jobs()
     clock.step(10_000)
     store.run_pending_jobs()
-    assert (root / "ana/users/bob/deleted/sessions/chat/summaries/summary.md").exists()
+    assert (root / "ana/users/bob/deleted/sessions/2026-01/chat/summaries/summary.md").exists()
     assert service.find_memory_file(bob, own.id) is None
     assert not service.sync(store)
     assert service.status(store).behind == 0

@@ -129,10 +129,12 @@ def test_hostile_space_user_and_session_names_stay_below_the_root(kept: Kept) ->
     report = kept.sync()
     assert not report.problems
     in_the_root(kept)
-    folders = [path.name for path in kept.root.iterdir() if not path.name.startswith(".")]
-    assert len({names.casefold_key(folder) for folder in folders}) == len(folders)
+    tops = [path.name for path in kept.root.iterdir() if not path.name.startswith(".")]
+    assert len(set(map(names.collision_key, tops))) == len(tops)
     assert not kept.sync()
-    shown = sum(1 for path in kept.files() if "/facts/" in path)
+    folders = kept.folders()
+    places = [folders.parse(path) for path in kept.files()]
+    shown = sum(place is not None and place.what == "memory" for place in places)
     assert shown == sum(len(list(states(kept.store, scope))) for scope in scopes(kept.store))
 
 
@@ -202,9 +204,10 @@ def test_planted_files_are_never_overwritten(kept: Kept) -> None:
 
 LINKS = [
     "ana", "ana/facts", "ana/notes", "ana/deleted", "ana/deleted/facts", "ana/users",
-    "ana/sessions", "ana/sessions/chat", "ana/sessions/chat/turns.md",
-    "ana/sessions/chat/summaries", "ana/MEMORY.md", "ana/users/bob", "eve", "ana/facts/x.md",
-    "ana/link.md", "ana/deleted/sessions", "ana/sessions/chat/summaries/summary.md",
+    "ana/sessions", "ana/sessions/2026-01/chat", "ana/sessions/2026-01/chat/turns.md",
+    "ana/sessions/2026-01/chat/summaries", "ana/MEMORY.md", "ana/users/bob", "eve",
+    "ana/facts/x.md",
+    "ana/link.md", "ana/deleted/sessions", "ana/sessions/2026-01/chat/summaries/summary.md",
     "ana/users/bob/MEMORY.md",
 ]  # fmt: skip
 
@@ -283,6 +286,6 @@ def test_hostile_paths_given_to_a_watcher_are_ignored(kept: Kept) -> None:
 def test_parse_path_never_returns_an_empty_owner() -> None:
     for name in NAMES:
         for path in (f"{name}/facts/x.md", f"ana/users/{name}/x.md", f"ana/sessions/{name}/x.md"):
-            place = layout.parse_path(path, {})
+            place = layout.Folders().parse(path)
             if place is not None:
                 assert place.scope.space and place.scope.user != ""

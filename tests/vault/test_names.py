@@ -1,8 +1,10 @@
 from __future__ import annotations
 
-import itertools
+import json
 import os
+import tempfile
 import unicodedata
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Literal
 
@@ -10,15 +12,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reverie.clock import ID_ALPHABET
 from reverie.errors import InvalidInput, VaultError
+from reverie.model import Scope
 from reverie.vault import names
+from reverie.vault.folder_names import ensure_names
+from reverie.vault.layout import Folders
+from reverie.vault.vault import Vault
+from reverie.write.secret_policy import Redaction
 from tests.tables import cases_in_one_test
-from tests.vault.hostile import IDS, NAMES, SUBJECTS
+from tests.vault.hostile import NAMES, SUBJECTS
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=60)
-IDENTIFIER = st.text(st.sampled_from(ID_ALPHABET), min_size=8, max_size=8)
 check = settings(deadline=None, max_examples=300, derandomize=True)
 
 ROOT = Path("/vault")
@@ -53,224 +58,229 @@ def test_hostile_name_table_is_long_enough() -> None:
     assert len(NAMES) >= 300 and len(set(NAMES)) == len(NAMES)
 
 
-@cases_in_one_test("name", NAMES)
-def test_folder_of_a_hostile_name_is_one_component_and_decodes_to_it(name: str) -> None:
-    folder = names.encode_folder(name)
+def hostile(name: str) -> bool:
+    """Whether the store refuses the name: half a character, or none."""
+    return not name or any("\ud800" <= char <= "\udfff" for char in name)
+
+
+@cases_in_one_test("name", [name for name in NAMES if not hostile(name)])
+def test_folder_of_a_hostile_name_is_one_component(name: str) -> None:
+    folder = names.folder_name(name)
     assert_one_component(folder)
-    assert len(folder.encode()) <= names.MAX_FOLDER_BYTES
-    if not names.is_truncated(folder):
-        assert names.decode_folder(folder) == name
-        assert names.decode_folder(unicodedata.normalize("NFD", folder)) == name
-
-
-def test_folders_of_hostile_names_differ_on_every_file_system() -> None:
-    taken: dict[str, str] = {}
-    for name in NAMES:
-        for spelled in spellings(names.encode_folder(name)):
-            assert taken.setdefault(spelled, name) == name, (taken[spelled], name)
-
-
-def test_folder_of_a_hostile_name_is_never_a_reserved_one(tmp_path: Path) -> None:
-    ours = {"deleted", "users", "facts", "notes", "sessions", "summaries", "turns", "memory.md"}
-    for name in NAMES:
-        folder = names.encode_folder(name)
-        assert folder.casefold() not in ours
-        made = names.safe_join(tmp_path / "root", folder)
-        made.mkdir(parents=True, exist_ok=True)
-        assert os.path.realpath(made) == str(tmp_path.resolve() / "root" / folder)
-    assert list(tmp_path.iterdir()) == [tmp_path / "root"]
+    assert len(folder.encode()) <= names.MAX_FOLDER_BYTES + 1
 
 
 @check
 @given(TEXT)
-def test_folder_of_any_name_is_one_component_and_decodes_to_it(name: str) -> None:
-    folder = names.encode_folder(name)
+def test_folder_of_any_name_is_one_component_and_its_own_folder(name: str) -> None:
+    folder = names.folder_name(name)
     assert_one_component(folder)
-    assert names.is_truncated(folder) or names.decode_folder(folder) == name
-
-
-@check
-@given(TEXT)
-def test_folders_of_similar_names_differ(name: str) -> None:
-    alike = {name, name.upper(), name.lower(), name.casefold(), name.title(), name.swapcase()}
-    alike |= {unicodedata.normalize(form, text) for text in alike for form in FORMS}
-    keys = [spellings(names.encode_folder(text)) for text in alike]
-    for one, other in itertools.combinations(keys, 2):
-        assert not one & other
-
-
-@check
-@given(st.lists(TEXT, max_size=20, unique=True))
-def test_folders_of_two_names_differ(some: list[str]) -> None:
-    assert len({names.casefold_key(names.encode_folder(name)) for name in some}) == len(some)
-
-
-@pytest.mark.parametrize("number", [0, 0x10000, 0x20000, 0xE0000])
-def test_folders_of_single_characters_differ(number: int) -> None:
-    chars = [chr(code) for code in range(number, number + 0x10000) if not 0xD800 <= code < 0xE000]
-    assert all(names.decode_folder(names.encode_folder(char)) == char for char in chars)
-    # What is kept as it is must be compared by no disk with anything else.
-    kept = [folder for char in chars if (folder := names.encode_folder(char)) == char]
-    assert all(spellings(folder) == {folder} for folder in kept)
+    assert names.folder_name(folder) == folder
 
 
 @cases_in_one_test(
     "name, folder",
     [
         ("ana", "ana"),
-        ("Ana", "Ana=1"),
+        ("Ana", "Ana"),
         ("2026-11-15-chat", "2026-11-15-chat"),
-        ("my chat", "my%20chat"),
-        ("größe", "grö%c3%9fe"),
-        ("Ökologie", "Ökologie=1"),
+        ("my chat", "my chat"),
+        ("größe", "größe"),
         ("日本語", "日本語"),
         ("हिन्दी", "हिन्दी"),
-        ("e\u0301", "e%cc%81"),
-        ("..", "%2e%2e"),
-        ("", "%"),
-        ("facts", "%66acts"),
-        ("Facts", "%46acts"),
-        ("nul.txt", "%6eul.txt"),
-        ("The ACME Corp", "The%20ACME%20Corp=2f1"),
-        ("İzmir", "%c4%b0zmir"),
-        ("a=1", "a%3d1"),
+        ("e\u0301", "é"),
+        ("..", "unnamed"),
+        ("a/b", "a-b"),
+        ("a: b?", "a- b-"),
+        ("nul.txt", "_nul.txt"),
+        ("CON", "_CON"),
+        ("The ACME Corp", "The ACME Corp"),
+        ("İzmir", "İzmir"),
+        ("a=1", "a=1"),
         ("a.b", "a.b"),
-        ("a.", "a%2e"),
-        ("100%", "100%25"),
+        ("a.", "a"),
+        ("100%", "100%"),
+        (".git", "git"),
+        ("-rf", "rf"),
+        ("users", "users"),
+        ("👩‍👧", "👩-👧"),
+        ("x" * 200, "x" * 120),
+        ("é" * 100, "é" * 60),
     ],
 )
-def test_folder_names_are_readable(name: str, folder: str) -> None:
-    assert names.encode_folder(name) == folder
-    assert names.decode_folder(folder) == name
-
-
-@cases_in_one_test(
-    "folder",
-    ["My Chat", "100%", "%zz", "%e9", "a%2", "Ana", "%E4x", "x y", "x=5", "Ana=2", "=1", "%ff=1"],
-)
-def test_folder_made_by_a_person_is_decoded_as_written(folder: str) -> None:
-    assert names.decode_folder(folder) == folder
-
-
-def test_escapes_in_folder_names_ignore_case() -> None:
-    assert names.decode_folder("gr%C3%B6%c3%9FE") == "größE"
-
-
-def test_long_names_are_cut_at_a_character() -> None:
-    one, other = names.encode_folder("é" * 100 + "1"), names.encode_folder("é" * 100 + "2")
-    assert one != other and one[:-17] == other[:-17] == "é" * 51
-    assert (
-        names.is_truncated(one)
-        and not names.is_truncated("é" * 50)
-        and not names.is_truncated("x~0123")
-    )
-    assert not names.is_truncated(names.encode_folder("x~0123456789abcdef"))
-    assert names.encode_folder("😀" * 100)[:-17] == "%f0%9f%98%80" * 8
+def test_folder_is_called_like_what_it_is_for(name: str, folder: str) -> None:
+    assert names.folder_name(name) == folder
 
 
 def test_name_with_a_lone_surrogate_is_refused() -> None:
     with pytest.raises(InvalidInput):
-        names.encode_folder("\ud800")
+        names.folder_name("\ud800")
+
+
+@check
+@given(TEXT)
+def test_names_that_a_disk_does_not_distinguish_have_one_key(name: str) -> None:
+    alike = {name.upper(), name.lower(), name.casefold(), name.title(), name.swapcase()}
+    for text in alike:
+        for form in FORMS:
+            if spellings(unicodedata.normalize(form, text)) & spellings(name):
+                assert names.collision_key(text) == names.collision_key(name)
 
 
 @cases_in_one_test(
-    "id, subject, content, expected",
+    "subject, content, expected",
     [
-        ("a1b2c3d4", "Sarah", "x", "sarah--a1b2c3d4.md"),
-        ("a1B2c3D4", "Sarah", "x", "sarah--a1B2c3D4_44.md"),
-        ("AAAAAAAA", None, "A", "a--AAAAAAAA_ff.md"),
-        (
-            "12345678",
-            None,
-            "Sarah moved to the Design team.\nMore",
-            "sarah-moved-to-the-design-team--12345678.md",
-        ),
-        ("12345678", "", "\n\n## Heiße Übergänge!", "heiße-übergänge--12345678.md"),
-        ("12345678", "🎉", "✨\nsecond", "second--12345678.md"),
-        ("12345678", "\u0301\u0302", "...", "memory--12345678.md"),
-        ("12345678", None, "", "memory--12345678.md"),
-        ("12345678", "../../etc/passwd", "", "etc-passwd--12345678.md"),
-        ("12345678", "e\u0301te\u0301", "", "été--12345678.md"),
-        ("12345678", "हिन्दी में", "", "हिन्दी-में--12345678.md"),
-        ("12345678", "word " * 30, "", "-".join(["word"] * 12) + "--12345678.md"),
-        ("12345678", "w" * 99, "", "w" * 60 + "--12345678.md"),
-        ("12345678", "日" * 99, "", "日" * 40 + "--12345678.md"),
+        ("Sarah", "x", "sarah"),
+        (None, "A", "a"),
+        (None, "Sarah moved to the Design team.\nMore", "sarah-moved-to-the-design-team"),
+        ("", "\n\n## Heiße Übergänge!", "heiße-übergänge"),
+        ("🎉", "✨\nsecond", "second"),
+        ("\u0301\u0302", "...", "memory"),
+        (None, "", "memory"),
+        ("../../etc/passwd", "", "etc-passwd"),
+        ("e\u0301te\u0301", "", "été"),
+        ("हिन्दी में", "", "हिन्दी-में"),
+        ("word " * 30, "", "-".join(["word"] * 12)),
+        ("w" * 99, "", "w" * 60),
+        ("日" * 99, "", "日" * 40),
+        ("Con", "", "_con"),
     ],
 )
-def test_file_names_are_readable(id: str, subject: str | None, content: str, expected: str) -> None:
-    assert names.file_name(id, subject, content) == expected
-    assert names.parse_id(expected) == id
+def test_file_names_are_readable(subject: str | None, content: str, expected: str) -> None:
+    assert names.file_stem(subject, content) == expected
 
 
 @cases_in_one_test("subject", SUBJECTS)
 def test_file_name_of_a_hostile_subject_is_one_component(subject: str) -> None:
-    for made in (
-        names.file_name("a1B2c3D4", subject, "x"),
-        names.file_name("a1B2c3D4", None, subject),
-    ):
-        stem = made.removesuffix("--a1B2c3D4_44.md")
-        assert stem and len(stem) <= 60 and len(stem.encode()) <= 120 and stem != made
+    for stem in (names.file_stem(subject, "x"), names.file_stem(None, subject)):
+        assert stem and len(stem) <= 61 and len(stem.encode()) <= 121
         assert "--" not in stem and stem == stem.strip("-")
-        assert_one_component(made)
-        assert names.parse_id(made) == "a1B2c3D4"
-
-
-@cases_in_one_test("id", IDS)
-def test_file_name_of_a_hostile_id_is_refused(id: str) -> None:
-    with pytest.raises(InvalidInput, match=r"^[^\n]+$"):
-        names.file_name(id, "subject", "content")
+        assert_one_component(f"{stem}.md")
 
 
 @check
-@given(IDENTIFIER, st.none() | ANY_TEXT, ANY_TEXT)
-def test_file_name_of_any_subject_is_one_component_with_its_id(
-    id: str, subject: str | None, content: str
+@given(st.none() | ANY_TEXT, ANY_TEXT)
+def test_file_name_of_any_subject_is_one_component(subject: str | None, content: str) -> None:
+    assert_one_component(f"{names.file_stem(subject, content)}.md")
+
+
+# -- folders in a vault ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def vault(tmp_path: Path) -> Iterator[Vault]:
+    with Vault.init(tmp_path / "vault") as made:
+        ensure_names(made, Redaction())
+        yield made
+
+
+def assign(vault: Vault, scope: Scope) -> str:
+    vault.assign_owner(scope)
+    return vault.folders.owner(scope)
+
+
+def test_no_two_owners_share_a_folder_on_any_disk(vault: Vault) -> None:
+    taken: dict[str, str] = {}
+    for name in NAMES:
+        if hostile(name):
+            continue
+        folder = assign(vault, Scope(name))
+        assert_one_component(folder)
+        for spelled in spellings(folder):
+            assert taken.setdefault(spelled, name) == name, (taken[spelled], name)
+        place = vault.parse_path(f"{folder}/facts/x.md")
+        assert place is not None and place.scope == Scope(name)
+
+
+@settings(deadline=None, max_examples=60, derandomize=True)
+@given(st.lists(TEXT.filter(bool), max_size=12, unique=True))
+def test_folders_of_two_users_or_sessions_differ(some: list[str]) -> None:
+    with tempfile.TemporaryDirectory() as folder, Vault.init(Path(folder)) as vault:
+        users = [assign(vault, Scope("ana", name)) for name in some]
+        sessions = [vault.assign_session(Scope("ana"), name, 0) for name in some]
+        for folders in (users, sessions):
+            assert len(set(map(names.collision_key, folders))) == len(some)
+        for name, path in zip(some, users, strict=True):
+            place = vault.parse_path(f"{path}/facts/x.md")
+            assert place is not None and place.scope == Scope("ana", name)
+        for name, path in zip(some, sessions, strict=True):
+            place = vault.parse_path(f"{path}/turns.md")
+            assert place is not None and place.session == name
+
+
+def test_second_of_two_alike_names_gets_a_number_and_keeps_it(tmp_path: Path) -> None:
+    with Vault.init(tmp_path) as vault:
+        ensure_names(vault, Redaction())
+        assert assign(vault, Scope("Ana")) == "Ana"
+        assert assign(vault, Scope("ana")) == "ana-2"
+        assert assign(vault, Scope("ANA")) == "ANA-3"
+        assert assign(vault, Scope("ana-2")) == "ana-2-2"
+    (tmp_path / ".reverie" / "files.db").unlink()
+    with Vault.open(tmp_path) as vault:
+        found = [vault.folders.owner(Scope(name)) for name in ("Ana", "ana", "ANA", "ana-2")]
+        assert found == ["Ana", "ana-2", "ANA-3", "ana-2-2"]
+        assert json.loads(vault.names_file.read_bytes())["folders"] == {
+            "ana-2": "ana",
+            "ANA-3": "ANA",
+            "ana-2-2": "ana-2",
+        }
+
+
+def test_folder_of_a_person_is_not_given_to_another_name(vault: Vault) -> None:
+    (vault.root / "Projects").mkdir()
+    assert assign(vault, Scope("projects")) == "projects-2"
+    assert assign(vault, Scope("Projects")) == "Projects"
+
+
+def test_damaged_file_of_names_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
+    with Vault.init(tmp_path) as vault:
+        ensure_names(vault, Redaction())
+        assign(vault, Scope("a/b"))
+    (tmp_path / ".reverie" / "files.db").unlink()
+    (tmp_path / ".reverie" / "names.json").write_text("{")
+    with pytest.raises(VaultError, match=r"names\.json is damaged: restore it"):
+        Vault.open(tmp_path)
+
+
+def test_file_gets_a_folder_of_its_month_once_the_folder_is_full(
+    vault: Vault, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = names.file_name(id, subject, content)
-    assert_one_component(made)
-    assert names.parse_id(made) == names.parse_id(made.lower()) == id
+    monkeypatch.setattr("reverie.vault.vault.MAX_FOLDER_ENTRIES", 3)
+    made = []
+    for _ in range(8):
+        path = vault.roomy_path("ana/facts/alec.md", 0)
+        (vault.root / path).parent.mkdir(parents=True, exist_ok=True)
+        (vault.root / path).touch()
+        made.append(path)
+    assert made == [
+        "ana/facts/alec.md",
+        "ana/facts/alec-2.md",
+        # A folder for the months counts as well.
+        "ana/facts/alec-3.md",
+        "ana/facts/1970-01/alec.md",
+        "ana/facts/1970-01/alec-2.md",
+        "ana/facts/1970-01/alec-3.md",
+        "ana/facts/1970-01-2/alec.md",
+        "ana/facts/1970-01-2/alec-2.md",
+    ]
+    places = [vault.parse_path(path) for path in made]
+    assert all(place and (place.what, place.kind) == ("memory", "fact") for place in places)
+    with Vault.open(vault.root) as again:
+        assert again.roomy_path("ana/facts/x.md", 0) == "ana/facts/1970-01-2/x.md"
 
 
-@check
-@given(IDENTIFIER, IDENTIFIER, TEXT)
-def test_file_names_of_two_ids_differ(one: str, other: str, subject: str) -> None:
-    cased = {one, other, one.lower(), one.upper(), one.swapcase(), one.title()}
-    made = [names.file_name(id, subject, "") for id in cased]
-    for first, second in itertools.combinations(map(spellings, made), 2):
-        assert not first & second
-
-
-@cases_in_one_test(
-    "name",
-    [
-        "",
-        "x.md",
-        "--.md",
-        "a1b2c3d4.md",
-        "x-a1b2c3d4.md",
-        "x--a1b2c3d.md",
-        "x--a1b2c3d45.md",
-        "x--a1b2c3d4",
-        "x--a1b2c3d4.md~",
-        "x--a1b2c3d4.md\n",
-        "x--a1b2c3d4.conflict-v2.md",
-        "x--a1B2c3d4.md",
-        "x--a1b2c3d4_00.md",
-        "x--a1b2c3d4_02.md",
-        "x--a1b2c3d4_4.md",
-        "x--a1b2c3d4_100.md",
-        "x--a1b2c3d4.txt",
-        "x--ä1b2c3d4.md",
-        "x--\u212a1b2c3d4_01.md",
-        "x--\u017f1b2c3d4_01.md",
-    ],
-)
-def test_file_names_of_other_files_have_no_id(name: str) -> None:
-    assert names.parse_id(name) is None
-
-
-def test_renamed_file_keeps_its_id() -> None:
-    assert names.parse_id("my--own--name--a1b2c3d4_44.md") == "a1B2c3D4"
+def test_paths_of_sessions_have_the_month_in_which_they_began() -> None:
+    folders, ana = Folders(), Scope("ana")
+    assert folders.session(ana, "2026-11", 1_767_225_600_000) == "ana/sessions/2026-01/2026-11"
+    for path, session in {
+        "ana/sessions/2026-01/2026-11/turns.md": "2026-11",
+        "ana/sessions/chat/turns.md": "chat",
+        "ana/sessions/2026-01/turns.md": "2026-01",
+        "ana/deleted/sessions/2026-01/chat/summaries/summary.md": "chat",
+        "ana/users/bob/sessions/2026-01/chat/facts/x.md": "chat",
+    }.items():
+        place = folders.parse(path)
+        assert place is not None and place.session == session, path
 
 
 UNSAFE = [

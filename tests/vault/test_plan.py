@@ -27,9 +27,9 @@ def test_mirror_writes_a_file_for_each_memory(kept: Kept) -> None:
     document = kept.document(kept.of(memory))
     assert document.content == "Alec is my boss\nat TechCorp\n"
     assert document.fields["tags"] == ["work", "boss"]
-    assert document.fields["subject"] == "Alec"
+    assert document.fields["subject"] == "[[Alec]]"
     assert document.fields["created_at"] == "2026-01-01T00:00:00.000+00:00"
-    assert kept.of(memory).startswith("ana/facts/alec--")
+    assert kept.of(memory).startswith("ana/facts/alec.md")
     assert_equal(kept)
 
 
@@ -79,12 +79,12 @@ def test_mirror_writes_users_sessions_notes_and_configured_spaces(kept: Kept) ->
     kept.store.space("other").remember("not shown")
     kept.mirror()
     assert kept.of(user).startswith("ana/users/bob/facts/")
-    assert kept.of(own).startswith("ana/sessions/chat/notes/")
+    assert kept.of(own).startswith("ana/sessions/2026-01/chat/notes/")
     assert not kept.path("other").exists()
     assert all(line["space"] == "ana" for line in kept.log_lines())
 
 
-def test_mirror_encodes_names_that_no_folder_can_have(kept: Kept) -> None:
+def test_mirror_records_names_that_no_folder_can_have(kept: Kept) -> None:
     long = "x" * 200
     for name in ("..", "CON", "a/b", "users", long):
         kept.store.space(name, user=name).remember(f"of {name}")
@@ -93,12 +93,16 @@ def test_mirror_encodes_names_that_no_folder_can_have(kept: Kept) -> None:
     assert {path.name for path in kept.folder.iterdir()} >= {"vault", "store.db"}
     memories = [path for path in kept.files() if "/facts/" in path]
     assert len(memories) == 5
-    cut = next(path for path in memories if "~" in path)
+    cut = next(path for path in memories if path.startswith("xxx"))
     kept.edit(cut, "of xxx", "edited xxx")
     assert kept.sync().revised == [cut]
-    # Without the cache the names are known from the store.
+    # Without the cache the names are known from a file, and without that from front matter.
     (kept.root / ".reverie" / "files.db").unlink()
     kept.edit(cut, "edited xxx", "again xxx")
+    assert kept.sync().revised == [cut]
+    (kept.root / ".reverie" / "files.db").unlink()
+    (kept.root / ".reverie" / "names.json").unlink()
+    kept.edit(cut, "again xxx", "then xxx")
     assert kept.sync().revised == [cut]
     assert not kept.sync()
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from reverie import Origin, Session, Store
+from reverie import Origin, Session, Space, Store
 from reverie.errors import StoreError, VaultError
 from reverie.transfer import log_replay
 from reverie.vault import (
@@ -45,6 +45,12 @@ def mirrored(stores: Stores, root: Path, turns: str = "together", **more: Any) -
     live(store, stores.clock, **more)
     service.init(store, root, turns=turns)
     return store
+
+
+def file_of(space: Space, id: str) -> Path:
+    path = service.find_memory_file(space, id)
+    assert path is not None
+    return path
 
 
 def files(root: Path) -> dict[str, bytes]:
@@ -216,9 +222,9 @@ def test_rebuilt_store_continues_the_vault(stores: Stores, tmp_path: Path) -> No
     space.session("hidden").append(user("it is back"))
     second.run_pending_jobs()
     service.sync(second)
-    assert list(root.glob(f"ana/facts/*{new.id}*.md"))
-    assert b"and on it goes" in (root / "ana/sessions/chat/turns.md").read_bytes()
-    assert b"it is back" in (root / "ana/sessions/hidden/turns.md").read_bytes()
+    assert file_of(space, new.id).is_file()
+    assert b"and on it goes" in (root / "ana/sessions/2026-01/chat/turns.md").read_bytes()
+    assert b"it is back" in (root / "ana/sessions/2026-01/hidden/turns.md").read_bytes()
     third = stores.open("third")
     rebuild.from_vault(third, root)
     assert exported(third) == exported(second)
@@ -300,10 +306,11 @@ def test_partly_rebuilt_store_neither_truncates_the_log_nor_reuses_positions(
     assert files(root) == before
     assert rebuild.from_vault(second, root).problems == ()
     assert exported(second) == exported(first) and files(root) == before
-    new = second.space("ana").remember("a new one")
+    space = second.space("ana")
+    new = space.remember("a new one")
     stores.clock.step(DAY)
     second.run_pending_jobs()
-    assert list(root.glob(f"ana/facts/*{new.id}*.md"))
+    assert file_of(space, new.id).is_file()
 
 
 # -- people's edits -------------------------------------------------------------------------------
@@ -319,15 +326,15 @@ def test_rebuild_includes_edits_that_are_not_in_the_log(
     edited, moved, deleted = (space.remember(text) for text in ("edited", "moved", "deleted"))
     space.session("s").append(user("hello"))
     service.init(first, root)
-    paths = {id: next(root.glob(f"ana/facts/*{id}*")) for id in (edited.id, moved.id, deleted.id)}
+    paths = {id: file_of(space, id) for id in (edited.id, moved.id, deleted.id)}
     old = paths[edited.id]
     old.write_bytes(old.read_bytes().replace(b"\n\nedited\n", b"\n\nedited by hand\n"))
     (root / "ana/deleted/facts").mkdir(parents=True)
     paths[moved.id].rename(root / "ana/deleted/facts" / paths[moved.id].name)
     paths[deleted.id].unlink()
     (root / "ana/facts/mine.md").write_text("written by hand\n")
-    (root / "ana/deleted/sessions").mkdir()
-    (root / "ana/sessions/s").rename(root / "ana/deleted/sessions/s")
+    (root / "ana/deleted/sessions/2026-01").mkdir(parents=True)
+    (root / "ana/sessions/2026-01/s").rename(root / "ana/deleted/sessions/2026-01/s")
     if cache == "lost":
         lost_cache(root)
     second = stores.open("second")
@@ -498,8 +505,8 @@ def test_rebuild_keeps_events_without_a_place_in_a_conflict_copy(
     said = [event.text for event in second.space("ana").session("s").events()]
     assert said == ["one", "three"] and len(second.space("ana").memories()) == 1
     assert any("turns.conflict-v0.md" in line for line in report.problems)
-    assert b"two" in (root / "ana/sessions/s/turns.conflict-v0.md").read_bytes()
-    assert b"two" not in (root / "ana/sessions/s/turns.md").read_bytes()
+    assert b"two" in (root / "ana/sessions/2026-01/s/turns.conflict-v0.md").read_bytes()
+    assert b"two" not in (root / "ana/sessions/2026-01/s/turns.md").read_bytes()
     assert second.verify().ok
     settled = files(root)
     assert not service.sync(second) and files(root) == settled
@@ -726,9 +733,9 @@ def test_rewritten_vault_keeps_changes_of_people(stores: Stores, tmp_path: Path)
     space.session("s").append_many([user("hello"), user("there")])
     service.init(first, root)
     before = files(root)
-    path = next(root.glob(f"ana/facts/*{one.id}*"))
+    path = file_of(space, one.id)
     path.write_bytes(path.read_bytes().replace(b"---\n\none\n", b"mine: kept\n---\n\none!\n"))
-    other = next(root.glob(f"ana/facts/*{two.id}*"))
+    other = file_of(space, two.id)
     other.rename(root / "ana/facts/renamed.md")
     (root / ".reverie/log.jsonl").write_bytes(log_lines(root)[0] + b"broken\n")
     report = rebuild.to_vault(first, root)
@@ -736,7 +743,9 @@ def test_rewritten_vault_keeps_changes_of_people(stores: Stores, tmp_path: Path)
     assert (root / "ana/facts/renamed.md").exists() and not other.exists()
     assert len(report.revised) == 1 and report.conflicts == []
     assert len(log_lines(root)) == len(exported(first))
-    assert files(root)["ana/sessions/s/turns.md"] == before["ana/sessions/s/turns.md"]
+    assert (
+        files(root)["ana/sessions/2026-01/s/turns.md"] == before["ana/sessions/2026-01/s/turns.md"]
+    )
     assert git(root, "diff", "HEAD") == ""
     settled = files(root)
     assert not service.sync(first) and files(root) == settled

@@ -11,9 +11,9 @@ import reverie
 from reverie.vault import layout, render
 from tests.vault.vaults import Kept, assert_equal, holding
 
-TURNS = "ana/sessions/chat/turns.md"
-HIDDEN = "ana/deleted/sessions/chat/turns.md"
-SUMMARY = "ana/sessions/chat/summaries/summary.md"
+TURNS = "ana/sessions/2026-01/chat/turns.md"
+HIDDEN = "ana/deleted/sessions/2026-01/chat/turns.md"
+SUMMARY = "ana/sessions/2026-01/chat/summaries/summary.md"
 
 
 @pytest.fixture(params=["together", "apart"])
@@ -103,17 +103,17 @@ def test_deleted_or_moved_session_folder_hides_the_session(kept: Kept) -> None:
     chat.remember("only here")
     kept.ana.remember("another")
     kept.sync()
-    kept.move("ana/sessions/chat", "ana/deleted/sessions/chat")
+    kept.move("ana/sessions/2026-01/chat", "ana/deleted/sessions/2026-01/chat")
     report = kept.sync()
     assert report.forgotten and not report.conflicts
     assert chat.info().hidden_at is not None
     assert_equal(kept)
-    kept.move("ana/deleted/sessions/chat", "ana/sessions/chat")
-    report = kept.sync("ana/deleted/sessions/chat", "ana/sessions/chat")
+    kept.move("ana/deleted/sessions/2026-01/chat", "ana/sessions/2026-01/chat")
+    report = kept.sync("ana/deleted/sessions/2026-01/chat", "ana/sessions/2026-01/chat")
     assert report.restored and not report.conflicts
     assert chat.info().hidden_at is None
     assert_equal(kept)
-    _remove(kept.path("ana/sessions/chat"))
+    _remove(kept.path("ana/sessions/2026-01/chat"))
     assert kept.sync().forgotten
     assert chat.info().hidden_at is not None
     assert_equal(kept)
@@ -129,12 +129,12 @@ def test_renamed_session_folder_is_renamed_back(kept: Kept) -> None:
     chat = append_turns(kept, "one", "two")
     kept.ana.remember("another")
     kept.sync()
-    kept.move("ana/sessions/chat", "ana/sessions/chitchat")
+    kept.move("ana/sessions/2026-01/chat", "ana/sessions/2026-01/chitchat")
     report = kept.sync()
     assert any("put back" in line for line in report.problems) and not report.forgotten
     assert chat.info().hidden_at is None
     assert_equal(kept)
-    kept.move("ana/sessions/chat", "eve/sessions/chat")
+    kept.move("ana/sessions/2026-01/chat", "eve/sessions/2026-01/chat")
     assert any("put back" in line for line in kept.sync().problems)
     assert chat.info().hidden_at is None
     assert_equal(kept)
@@ -163,7 +163,7 @@ def test_edited_session_file_survives_an_append(whole: Kept, name: str) -> None:
     chat = append_turns(whole, "one")
     chat.write_summary("first", upper=1, expected_epoch=0)
     whole.sync()
-    whole.edit(f"ana/sessions/chat/{name}", "one" if "turns" in name else "first", "mine")
+    whole.edit(f"ana/sessions/2026-01/chat/{name}", "one" if "turns" in name else "first", "mine")
     append_turns(whole, "two")
     chat.write_summary("second", upper=2, expected_epoch=1)
     whole.store.run_pending_jobs()
@@ -187,9 +187,9 @@ def test_edited_index_survives_a_change(kept: Kept) -> None:
 def test_files_of_a_person_at_our_paths_are_kept(whole: Kept) -> None:
     whole.write("ana/MEMORY.md", "my own index\n")
     whole.write(TURNS, "my own turns\n")
-    whole.write("ana/sessions/chat/turnstile.md", "my own note\n")
+    whole.write("ana/sessions/2026-01/chat/turnstile.md", "my own note\n")
     report = whole.sync()
-    assert report.remembered == ["ana/sessions/chat/turnstile.md"]
+    assert report.remembered == ["ana/sessions/2026-01/chat/turnstile.md"]
     assert any(TURNS in line for line in report.problems)
     assert whole.read(TURNS) == "my own turns\n"
     append_turns(whole, "one")

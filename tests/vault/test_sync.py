@@ -107,12 +107,12 @@ def test_unusable_summary_does_not_keep_turns_from_their_file(kept: Kept) -> Non
     session.append_many([user("one"), user("two")])
     session.write_summary("They count.", upper=2, expected_epoch=0)
     kept.sync()
-    summary = kept.path("ana/sessions/chat/summaries/summary.md")
+    summary = kept.path("ana/sessions/2026-01/chat/summaries/summary.md")
     summary.unlink()
     summary.symlink_to("/etc/hostname")
     session.append(user("three"))
     kept.mirror()
-    assert "three" in kept.read("ana/sessions/chat/turns.md")
+    assert "three" in kept.read("ana/sessions/2026-01/chat/turns.md")
 
 
 # -- failures -------------------------------------------------------------------------------------
@@ -167,13 +167,13 @@ def test_erased_session_with_a_folder_in_place_of_its_turns_keeps_no_summary(kep
     session.append_many([user("plugh one"), user("plugh two"), user("plugh three")])
     session.write_summary("They say plugh.", upper=2, expected_epoch=0)
     kept.sync()
-    turns = kept.path("ana/sessions/chat/turns.md")
+    turns = kept.path("ana/sessions/2026-01/chat/turns.md")
     turns.unlink()
     turns.mkdir()
     (turns / "mine").write_text("y")
     session.erase_event(2)
     kept.mirror()
-    assert not kept.path("ana/sessions/chat/summaries/summary.md").exists()
+    assert not kept.path("ana/sessions/2026-01/chat/summaries/summary.md").exists()
 
 
 @pytest.mark.parametrize("erased", [False, True], ids=["turn", "erasure"])
@@ -295,7 +295,7 @@ def test_older_turns_that_come_back_are_written_up_to_date(kept: Kept) -> None:
     session = kept.ana.session("chat")
     session.append(user("one"))
     kept.sync()
-    path = "ana/sessions/chat/turns.md"
+    path = "ana/sessions/2026-01/chat/turns.md"
     older = kept.read(path)
     session.append(user("two"))
     kept.sync()
@@ -304,27 +304,29 @@ def test_older_turns_that_come_back_are_written_up_to_date(kept: Kept) -> None:
     assert "two" in kept.read(path)
 
 
-@pytest.mark.parametrize("target", ["ana/sessions/copy", "ana/deleted/sessions/chat"])
+@pytest.mark.parametrize(
+    "target", ["ana/sessions/2026-01/copy", "ana/deleted/sessions/2026-01/chat"]
+)
 def test_copied_session_folder_settles(kept: Kept, target: str) -> None:
     session = kept.ana.session("chat")
     session.append_many([user("one"), user("two")])
     session.write_summary("They count.", upper=2, expected_epoch=0)
     kept.sync()
-    shutil.copytree(kept.path("ana/sessions/chat"), kept.path(target))
+    shutil.copytree(kept.path("ana/sessions/2026-01/chat"), kept.path(target))
     kept.sync()
     session.append(user("three"))
     kept.mirror()
-    assert "three" in kept.read("ana/sessions/chat/turns.md")
-    assert kept.path("ana/sessions/chat/summaries/summary.md").exists()
+    assert "three" in kept.read("ana/sessions/2026-01/chat/turns.md")
+    assert kept.path("ana/sessions/2026-01/chat/summaries/summary.md").exists()
 
 
 def test_moved_session_with_a_file_per_turn_is_hidden_once(tmp_path: Path) -> None:
     kept = Kept(tmp_path, turns="apart")
     kept.ana.session("chat").append_many([user(f"turn {number}") for number in range(4)])
     kept.sync()
-    kept.move("ana/sessions/chat", "ana/deleted/sessions/chat")
+    kept.move("ana/sessions/2026-01/chat", "ana/deleted/sessions/2026-01/chat")
     assert len(kept.sync().forgotten) == 1
-    kept.move("ana/deleted/sessions/chat", "ana/sessions/chat")
+    kept.move("ana/deleted/sessions/2026-01/chat", "ana/sessions/2026-01/chat")
     assert len(kept.sync().restored) == 1
     kept.close()
 
@@ -334,11 +336,11 @@ def test_summary_of_a_held_session_does_not_bring_its_turns_back(kept: Kept) -> 
         kept.ana.session(name).append_many([user(f"{name} one"), user(f"{name} two")])
     kept.sync()
     for name in "abc":
-        shutil.rmtree(kept.path(f"ana/sessions/{name}"))
+        shutil.rmtree(kept.path(f"ana/sessions/2026-01/{name}"))
     kept.sync()
     kept.ana.session("a").write_summary("They count.", upper=2, expected_epoch=0)
     kept.store.run_pending_jobs()
-    assert kept.files() == ["ana/sessions/d/turns.md"]
+    assert kept.files() == ["ana/sessions/2026-01/d/turns.md"]
 
 
 # -- kills ----------------------------------------------------------------------------------------
@@ -349,14 +351,14 @@ def test_session_moved_to_deleted_is_hidden_despite_a_kill(
 ) -> None:
     kept.ana.session("chat").append(user("one"))
     kept.sync()
-    kept.move("ana/sessions/chat", "ana/deleted/sessions/chat")
+    kept.move("ana/sessions/2026-01/chat", "ana/deleted/sessions/2026-01/chat")
     with monkeypatch.context() as patched:
         patched.setitem(execute._HANDLERS, act.SwitchSession, killed)
         with pytest.raises(Killed):
             kept.sync()
     kept.sync()
     assert kept.ana.sessions() == []
-    assert kept.files() == ["ana/deleted/sessions/chat/turns.md"]
+    assert kept.files() == ["ana/deleted/sessions/2026-01/chat/turns.md"]
 
 
 def test_swapped_files_killed_after_the_first_plan_stay_one_file_each(

@@ -9,10 +9,11 @@ from typing import Any
 
 import reverie
 from reverie import Settings, Store
-from reverie.model import Memory, Scope
+from reverie.model import Memory, Scope, SessionInfo
 from reverie.text import frontmatter
 from reverie.vault import (
     disk,
+    edits,
     layout,
     render,
     service,
@@ -103,6 +104,10 @@ class Kept:
             and not path.startswith(".git")
             and not path.endswith(DRAFT)
         )
+
+    def folders(self) -> layout.Folders:
+        with Vault.open(self.root) as vault:
+            return vault.folders
 
     def path(self, relative: str) -> Path:
         return self.root / relative
@@ -201,9 +206,9 @@ def assert_equal(kept: Kept) -> None:
     expected = dict[tuple[Scope, str], Memory]()
     for scope in scopes(kept.store):
         expected |= {(scope, memory.id): memory for memory in states(kept.store, scope)}
-    found = set[tuple[Scope, str]]()
+    found, folders = set[tuple[Scope, str]](), kept.folders()
     for path in kept.files():
-        place = layout.parse_path(path, {})
+        place = folders.parse(path)
         assert place is not None, path
         if place.what != "memory":
             continue
@@ -217,7 +222,7 @@ def assert_equal(kept: Kept) -> None:
         assert document.text("version") == str(memory.version), path
         assert place.deleted == (memory.forgotten_at is not None), path
         assert document.items("tags") == list(memory.tags), path
-        assert (document.text("subject") or None) == memory.subject, path
+        assert edits.parse_labels(document)["subject"] == memory.subject, path
         assert document.text("category") == memory.category, path
         fields = render.memory_fields(memory)
         assert document.text("trust") == fields["trust"], path
@@ -232,9 +237,9 @@ def assert_equal(kept: Kept) -> None:
 
 def assert_turns(kept: Kept) -> None:
     """Every event of every session is in its files, once and in order."""
-    shown = dict[tuple[Scope, bool, str], list[tuple[int, str]]]()
+    shown, folders = dict[tuple[Scope, bool, str], list[tuple[int, str]]](), kept.folders()
     for path in kept.files():
-        place = layout.parse_path(path, {})
+        place = folders.parse(path)
         if place is None or place.what != "turns" or place.session is None:
             continue
         raw = disk.read(kept.path(path))
@@ -247,6 +252,7 @@ def assert_turns(kept: Kept) -> None:
         else:
             number = (document.text("id") or "").rpartition(":")[2]
             listed.append((int(number), document.content))
+    summaries = [path for path in kept.files() if path.endswith(f"/{layout.SUMMARY}")]
     for scope in scopes(kept.store):
         space = kept.store.space(scope.space, user=scope.user)
         for info in space.sessions(include_hidden=True):
@@ -257,16 +263,16 @@ def assert_turns(kept: Kept) -> None:
             ]
             key = (scope, (info.hidden_at is not None), info.id)
             assert sorted(shown.pop(key, [])) == events, (key, sorted(shown))
-            folder = layout.session_folder(scope, info.id)
-            folder = (
-                layout.to_deleted_path(scope, folder) if (info.hidden_at is not None) else folder
-            )
-            summary = kept.path(f"{folder}/{layout.SUMMARIES}/{layout.SUMMARY}")
+            found = [path for path in summaries if _is_summary(folders.parse(path), scope, info)]
             own = own_summary(kept, scope, info.id)
-            assert summary.exists() == bool(own)
-            if own:
-                assert frontmatter.load(summary.read_bytes()).content == own
+            assert [kept.document(path).content for path in found] == ([own] if own else [])
     assert not shown, shown
+
+
+def _is_summary(place: layout.ParsedPath | None, scope: Scope, info: SessionInfo) -> bool:
+    assert place is not None and place.what == "summary"
+    wanted = (scope, info.id, info.hidden_at is not None)
+    return (place.scope, place.session, place.deleted) == wanted
 
 
 def own_summary(kept: Kept, scope: Scope, session: str) -> str:

@@ -21,6 +21,10 @@ MAX_GIVEN_TAG_CHARS = 1_000
 MAX_CONCEPT_CHARS = 32
 CONCEPT_SOURCE_CHARS = 4_000
 
+# Any letters and marks; of the punctuation only hyphen, underscore and slash.
+_INLINE_TAG = re.compile(r"(?<!\S)#([^\s!-,.:-@\[-^`{-~\u2000-\u206f\u3000-\u303f]+)")
+_CODE_SPAN = re.compile(r"`[^`]*`")
+
 _ASCII_TERMS = (
     "backup backups embedding embeddings failover gateway glacier gpt network openai qmd router "
     "vlan basculement datensicherung enrutador netzwerk passerelle respaldo routeur sauvegarde"
@@ -108,6 +112,26 @@ def clean_tags(tags: Iterable[str]) -> tuple[str, ...]:
         if len(unique) > MAX_TAGS:
             raise InvalidInput(f"at most {MAX_TAGS} tags are allowed")
     return tuple(unique)
+
+
+def inline_tags(text: str) -> tuple[str, ...]:
+    """Return the ``#tags`` in a text as note-taking programs read them; not those in code.
+
+    A tag begins a word and has a character that is no digit, so ``#12`` and ``a#b`` are none.
+    """
+    found: dict[str, None] = {}
+    fenced = False
+    for line in text.splitlines():
+        if line.lstrip().startswith(("```", "~~~")):
+            fenced = not fenced
+        elif not fenced and "#" in line:
+            spoken = _CODE_SPAN.sub(" ", line)
+            found.update(
+                (tag.lower(), None)
+                for tag in _INLINE_TAG.findall(spoken)
+                if tag.strip("0123456789-_/") and len(tag) <= MAX_TAG_CHARS
+            )
+    return tuple(found)
 
 
 def concept_tags(text: str, limit: int = 8) -> tuple[str, ...]:

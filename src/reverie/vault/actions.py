@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from reverie.engine.log import LogEntry
-from reverie.model import Memory, Scope
+from reverie.model import Memory, Origin, Scope
 from reverie.text.normalize import one_line
 from reverie.vault.edits import FileLabels
 from reverie.vault.file_cache import VaultFile
@@ -125,6 +125,10 @@ class WriteMemory(Action):
     path: str
     before: VaultFile | None
     """The file that it has now; removed if it has another path."""
+    origin: Origin | None = None
+    """The event that it was learned from."""
+    subjects: frozenset[str] = frozenset()
+    """Every subject that it had."""
 
 
 @dataclass(frozen=True, slots=True)

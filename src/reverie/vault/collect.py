@@ -12,11 +12,11 @@ from reverie.errors import StoreDamaged, VaultError
 from reverie.model import Scope
 from reverie.protocols import Owner, Transaction
 from reverie.text import frontmatter
-from reverie.vault import disk, index_file, layout, names, permissions, render
+from reverie.vault import disk, index_file, layout, permissions, render
 from reverie.vault.disk import FileStamp
 from reverie.vault.file_cache import VaultFile
 from reverie.vault.layout import ParsedPath
-from reverie.vault.log_position import BATCH, SCANNED, LogPosition
+from reverie.vault.log_position import BATCH, LogPosition
 from reverie.vault.plan_edits import EMPTY
 from reverie.vault.plan_missing import WINDOW_MS
 from reverie.vault.state import (
@@ -71,10 +71,7 @@ class Collector:
 
     def look_everywhere(self) -> None:
         """Compare all files with the cache."""
-        vault = self._vault
         self._position.rewind()
-        if vault.files.fact(SCANNED) is None:
-            self._learn_names()
         survey = self._survey()
         for draft in survey.drafts:
             draft.unlink(missing_ok=True)
@@ -156,24 +153,12 @@ class Collector:
         """Compare the files of a session with the store; summaries are not in the log."""
         self._sessions.add((scope, session))
 
-    def _learn_names(self) -> None:
-        """Record the full names of spaces, users and sessions whose folder names are shortened."""
-        with self._runtime.engine.read() as tx:
-            tx.enter_all_owners()
-            for owner in log.list_owners(tx):
-                scope = log.scope_of(tx, owner)
-                self._vault.record_names(scope)
-                for row in sessions.list_all_sessions(tx, owner):
-                    self._vault.record_names(scope, row.session)
-
     def _is_shown(self, path: str) -> bool:
         """Whether a file belongs to a space of the vault; other Markdown files are reported."""
         if self._place(path) is not None:
             return True
-        folder, _, rest = path.partition("/")
-        if path.lower().endswith(".md") and names.is_truncated(folder) and rest:
-            self._unusable[path] = "nobody of this name is known: nothing was changed"
-        elif layout.is_misplaced(path) and self._vault.config.shows(names.decode_folder(folder)):
+        space = self._vault.folders.name_of(path.partition("/")[0])
+        if layout.is_misplaced(path) and self._vault.config.shows(space):
             self._unusable[path] = (
                 "what is a user's stands in users/, also what was forgotten: move it"
             )
@@ -238,6 +223,7 @@ class Collector:
             *(work.store, work.disk, cache, config.spaces),
             apart=config.turns == "apart",
             missing=self._missing,
+            folders=self._vault.folders,
             failed=frozenset(failed),
         )
 
@@ -291,6 +277,7 @@ class _Work:
             if not found:
                 continue
             self.store.entries[scope] = found
+            self._vault.assign_owner(scope)
             if len(found) == BATCH:
                 self.store.unfinished.add(scope)
             self._add_memories((scope, entry.memory) for entry in found if entry.memory)
@@ -353,7 +340,7 @@ class _Work:
         held = set(self._vault.files.held())
         waiting = {*paths, *held, *(file.path for file in self._own_files())}
         # Written again with the entries of this plan.
-        waiting.update(f"{layout.owner_folder(each)}/{layout.INDEX}" for each in self.store.entries)
+        waiting.update(map(self._vault.folders.index, self.store.entries))
         while waiting:
             for path in sorted(waiting):
                 self._compare(path, place_of)
@@ -471,6 +458,15 @@ class _Work:
             entries = [] if entry is None else [entry]
         if entries:
             self.store.memories[scope, id] = MemoryHistory(scope, tuple(entries))
+            if not self._vault.files.of(scope, "memory", id):
+                self._assign_folder(scope, entries[-1])
+
+    def _assign_folder(self, scope: Scope, entry: log.LogEntry) -> None:
+        """Choose the folder for the file of a memory that has none yet."""
+        self._vault.assign_owner(scope)
+        body = entry.body or {}
+        if (session := body.get("session")) is not None:
+            self._vault.assign_session(scope, session, body["created_at"])
 
     def _session(self, owner: Owner, row: sessions.SessionRow, *, switched: bool) -> SessionState:
         tx, session = self._tx, row.session
@@ -556,14 +552,13 @@ class _Work:
         return {
             scope: many
             for scope, many in counts.items()
-            if scope not in there
-            and self._vault.is_missing(f"{layout.owner_folder(scope)}/{layout.INDEX}")
+            if scope not in there and self._vault.is_missing(self._vault.folders.index(scope))
         }
 
     def stale_indexes(self) -> Iterator[Scope]:
         for owner, scope in self._asked.items():
             if self._vault.config.shows(scope.space) and log.last_position(self._tx, owner):
-                known = self._vault.files.get(f"{layout.owner_folder(scope)}/{layout.INDEX}")
+                known = self._vault.files.get(self._vault.folders.index(scope))
                 raw = index_file.render_index(self._vault, self._runtime, self._tx, owner, scope)
                 if known is None or known.digest != disk.digest(raw):
                     yield scope
@@ -583,7 +578,7 @@ def _totals(files: Iterable[VaultFile]) -> dict[Scope, int]:
     """Return how many memories and sessions that are not forgotten have files."""
     found: dict[Scope, set[tuple[str, str]]] = {}
     for file in files:
-        if file.what in {"memory", "turns"} and not layout.is_deleted(file.scope, file.path):
+        if file.what in {"memory", "turns"} and not layout.is_deleted(file.path):
             found.setdefault(file.scope, set()).add((file.what, file.name))
     return {scope: len(items) for scope, items in found.items()}
 

@@ -8,7 +8,8 @@ from reverie.model import TRUSTS, Memory, Trust
 from reverie.text import frontmatter
 from reverie.text.frontmatter import Document
 from reverie.text.normalize import category_slug, one_line
-from reverie.text.tags import clean_tags
+from reverie.text.tags import MAX_TAGS, clean_tags, inline_tags
+from reverie.vault import render
 
 
 class FileLabels(TypedDict):
@@ -24,7 +25,7 @@ def parse_labels(document: Document) -> FileLabels:
     """Read the labels from front matter; those it does not name have their defaults."""
     return {
         "category": document.text("category") or "general",
-        "subject": document.text("subject") or None,
+        "subject": render.parse_subject(document.text("subject") or "") or None,
         "tags": document.items("tags"),
         "pinned": (document.text("pinned") or "").lower() in {"true", "yes", "on", "1"},
     }
@@ -53,10 +54,26 @@ def matches_version(state: Memory, document: Document, wanted: FileLabels) -> bo
     return (
         frontmatter.equal_ignoring_crlf(document.content, state.content)
         and category_slug(wanted["category"]) == state.category
-        and (one_line(wanted["subject"] or "") or None) == state.subject
+        and (one_line(wanted["subject"] or "") or None) == _plain_subject(state)
         and clean_tags(wanted["tags"]) == state.tags
         and wanted["pinned"] == state.pinned
     )
+
+
+def add_inline_tags(wanted: FileLabels, content: str, before: str = "") -> FileLabels:
+    """Add the ``#tags`` that a person wrote into a content to its labels.
+
+    Tags that were in the text ``before`` are not new, and only as many are added as a memory may
+    have.
+    """
+    old = {*inline_tags(before), *(tag.strip().lower() for tag in wanted["tags"])}
+    new = [tag for tag in inline_tags(content) if tag not in old]
+    room = max(MAX_TAGS - len(wanted["tags"]), 0)
+    return {**wanted, "tags": [*wanted["tags"], *new[:room]]}
+
+
+def _plain_subject(state: Memory) -> str | None:
+    return None if state.subject is None else render.parse_subject(state.subject)
 
 
 def same_state(one: Memory, other: Memory) -> bool:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from reverie.engine import log
+from reverie.engine import log, sessions
 from reverie.errors import (
     Conflict,
     InvalidInput,
@@ -18,7 +18,7 @@ from reverie.errors import (
 from reverie.memory.session import Session
 from reverie.memory.space import Space
 from reverie.memory.store import Store
-from reverie.model import KINDS, Scope, Trust
+from reverie.model import KINDS, Memory, Origin, Scope, Trust
 from reverie.protocols import Owner
 from reverie.vault import actions as act
 from reverie.vault import disk, edits, layout, log_erasure, render
@@ -136,7 +136,7 @@ class Executor:
             source=document.text("source") or None,
             happened_at=document.text("happened_at") or None,
             expires_at=document.text("expires_at") or None,
-            **edits.parse_labels(document),
+            **edits.add_inline_tags(edits.parse_labels(document), document.content),
         )
         if action.unknown_id is not None:
             self._report.add_problem(
@@ -196,15 +196,14 @@ class Executor:
 
     def _write_memory(self, action: act.WriteMemory) -> None:
         vault, memory, file = self._vault, action.memory, action.before
-        vault.record_names(action.scope, memory.session)
         path, before = action.path, None
         if file is not None:
             before = self._raw(file)
             if before is None and self._vault.is_gone(file):
                 raise FileChanged(f"{file.path} was deleted just now")
         if file is None or path != file.path:
-            path = self._own_or_free(path, memory.id)
-        raw = _rendered(memory, before)
+            path = self._own_or_free(path, memory, is_new=file is None)
+        raw = self._render(action, before)
         new = VaultFile(path, "memory", action.scope, memory.id, memory.version, "", _NEW)
         if file is not None and path == file.path and raw == before:
             vault.files.put(new._replace(digest=file.digest, stamp=file.stamp))
@@ -215,22 +214,51 @@ class Executor:
         if file is not None and file.path != path and vault.unchanged_since_write(file):
             vault.remove(file)
 
+    def _render(self, action: act.WriteMemory, before: bytes | None) -> bytes:
+        origin = self._turn_link(action.scope, action.origin)
+        try:
+            return render.memory_file(action.memory, before, origin, action.subjects)
+        except VaultError as error:
+            raise disk.UnusablePath(str(error)) from error
+
+    def _turn_link(self, scope: Scope, origin: Origin | None) -> str | None:
+        """Return a link to the turn that a memory came from, if the vault has it."""
+        if origin is None:
+            return None
+        files = self._vault.files.of(scope, "turns", origin.session)
+        # The version of a file of turns is the last sequence in it.
+        later = [file for file in files if file.version >= origin.sequence]
+        with self._runtime.engine.read() as tx:
+            owner = log.resolve_owner(tx, scope)
+            entry = None if owner is None else sessions.find_event_entry(tx, owner, origin)
+        if not later or entry is None or entry.body is None:
+            return None
+        path = min(later, key=lambda file: file.version).path
+        if self._vault.config.turns == "apart":
+            return render.wiki_link(path)
+        role = str(entry.body["message"].get("role", ""))
+        return render.wiki_link(path, render.turn_title(origin.sequence, role))
+
     def _raw(self, file: VaultFile) -> bytes | None:
         try:
             return disk.read(self._vault.path(file.path))
         except disk.UnreadableFile:
             return None
 
-    def _own_or_free(self, path: str, id: str) -> str:
+    def _own_or_free(self, path: str, memory: Memory, *, is_new: bool) -> str:
         """Return the path, or a free one if another file has it.
 
-        After a kill the file at the path may be that of this memory.
+        After a kill the file at the path may be that of this memory; a deleted file is written
+        again where it was.
         """
-        known = self._vault.files.get(path)
-        if known is not None and known.name == id and self._vault.unchanged_since_write(known):
+        vault, known = self._vault, self._vault.files.get(path)
+        if (
+            known is not None
+            and known.name == memory.id
+            and (vault.is_gone(known) or vault.unchanged_since_write(known))
+        ):
             return path
-        folder, _, name = path.rpartition("/")
-        return self._vault.free_path(folder, name)
+        return vault.roomy_path(path, memory.created_at) if is_new else vault.free_path(path)
 
     def _remove_file(self, action: act.RemoveFile) -> None:
         if action.erased or self._vault.unchanged_since_write(action.file):
@@ -248,8 +276,7 @@ class Executor:
         if vault.stamp(copy) is not None and (
             known is None or not vault.unchanged_since_write(known)
         ):
-            folder, _, name = copy.rpartition("/")
-            copy = vault.free_path(folder, name)
+            copy = vault.free_path(copy)
         file = VaultFile(copy, "conflict", action.scope, memory.id, memory.version, "", _NEW)
         vault.write(file, render.conflict_file(memory))
         self._report.conflicts.append(
@@ -259,8 +286,7 @@ class Executor:
 
     def _keep_edit(self, action: act.KeepEdit) -> None:
         vault, file = self._vault, action.file
-        folder, _, name = layout.conflict_path(file.path, action.version).rpartition("/")
-        copy = vault.free_path(folder, name)
+        copy = vault.free_path(layout.conflict_path(file.path, action.version))
         scope, own = file.place.scope, conflict_name(file.place.session or "")
         vault.write(VaultFile(copy, "conflict", scope, own, 0, "", _NEW), file.raw)
         self._report.conflicts.append(
@@ -344,13 +370,6 @@ def _erased_scope(action: Action) -> Scope | None:
     if isinstance(action, act.WriteSession) and action.how == "erase":
         return action.scope
     return action.scope if isinstance(action, act.EraseFromLog) else None
-
-
-def _rendered(memory: Any, before: bytes | None) -> bytes:
-    try:
-        return render.memory_file(memory, before)
-    except VaultError as error:
-        raise disk.UnusablePath(str(error)) from error
 
 
 _HANDLERS: dict[type[Action], Callable[[Executor, Any], None]] = {

@@ -165,7 +165,10 @@ class FileCache:
         """Make the next sync read all files and the vault's log from the start."""
         with self.together():
             self._run("DELETE FROM cursors")
-            self._run("DELETE FROM facts WHERE name NOT LIKE 'cut:%' AND name <> 'private'")
+            self._run(
+                "DELETE FROM facts WHERE name NOT LIKE 'folder:%' AND name NOT LIKE 'former:%' "
+                "AND name NOT IN ('names', 'private')"
+            )
 
     def scrub(self) -> None:
         """Empty the WAL file, so that nothing deleted stays readable."""

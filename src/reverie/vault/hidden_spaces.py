@@ -14,7 +14,7 @@ from reverie.engine.log import OVERWRITTEN_REASON, LogEntry
 from reverie.model import Scope
 from reverie.protocols import Owner
 from reverie.text import frontmatter
-from reverie.vault import disk, layout, log_erasure, names, render
+from reverie.vault import disk, log_erasure, render
 from reverie.vault.disk import FileStamp
 from reverie.vault.file_cache import VaultFile
 from reverie.vault.log_position import BATCH, LogPosition, Mark, erasures_key
@@ -100,7 +100,7 @@ def _refill_cache(vault: Vault, scope: Scope) -> None:
 
     It is not known how they were written, and no sync reads files that the vault no longer shows.
     """
-    survey = disk.scan_folder(vault.root, vault.path(layout.owner_folder(scope)))
+    survey = disk.scan_folder(vault.root, vault.path(vault.folders.owner(scope)))
     for path in survey.files:
         place = vault.parse_path(path)
         if place is None or place.scope != scope or vault.files.get(path) is not None:
@@ -111,8 +111,7 @@ def _refill_cache(vault: Vault, scope: Scope) -> None:
             continue
         name = place.session or ""
         if place.what in {"memory", "conflict"}:
-            id = document.text("id") or document.text("conflict_of") or names.parse_id(path)
-            name = id or conflict_name(name)
+            name = document.text("id") or document.text("conflict_of") or conflict_name(name)
         version = render.parse_number(document.text("version")) if place.what == "summary" else 0
         file = VaultFile(path, place.what, scope, name, version, "", FileStamp(0, 0, 0))
         vault.files.put(file)

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Iterator
 
 from reverie.embed.tokens import count_tokens
-from reverie.engine import index
-from reverie.model import Scope
+from reverie.engine import index, index_check
+from reverie.model import Memory, Scope
 from reverie.prompt import profile
 from reverie.protocols import Owner, Transaction
-from reverie.vault import disk, layout, render
+from reverie.vault import disk, render
 from reverie.vault.disk import FileStamp
 from reverie.vault.file_cache import VaultFile
 from reverie.vault.vault import Vault
 from reverie.write.runtime import Runtime
 
 INDEX_TOKENS = 4_000
+INDEX_NOTES = 100
 
 
 def render_index(
@@ -27,13 +29,23 @@ def render_index(
     chosen = profile.choose_cached(
         runtime.profiles, tx, {owner: scope.user}, now, None, INDEX_TOKENS, count_tokens
     )
-    folder = layout.owner_folder(scope)
+    folder = vault.folders.owner(scope)
     listed = [
         (memory, posixpath.relpath(file.path, folder))
-        for _, memory in chosen
+        for memory in [*(memory for _, memory in chosen), *_notes(tx, owner, scope, now)]
         for file in vault.files.of(scope, "memory", memory.id)[:1]
     ]
     return render.index_file(scope, counts.facts, counts.notes, listed)
+
+
+def _notes(tx: Transaction, owner: Owner, scope: Scope, now: int) -> Iterator[Memory]:
+    """Yield the newest notes that are not pinned; pinned ones are in the profile."""
+    rows = index.list_memories(tx, owner, index.Filter(kinds=("note",), alive_at=now))
+    newest = sorted(rows, key=lambda row: -row.first_position)[:INDEX_NOTES]
+    for _, entry in index_check.read_current_entries(tx, owner, newest):
+        memory = entry.state(scope.user)
+        if not memory.pinned:
+            yield memory
 
 
 def write_index(vault: Vault, runtime: Runtime, owner: Owner, scope: Scope) -> None:
@@ -41,7 +53,7 @@ def write_index(vault: Vault, runtime: Runtime, owner: Owner, scope: Scope) -> N
     with runtime.engine.read() as tx:
         tx.enter(owner)
         raw = render_index(vault, runtime, tx, owner, scope)
-    path = f"{layout.owner_folder(scope)}/{layout.INDEX}"
+    path = vault.folders.index(scope)
     before = vault.files.get(path)
     if (
         before is not None

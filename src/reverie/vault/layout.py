@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 from reverie.model import Memory, Scope
@@ -18,6 +20,8 @@ _CONFLICT = ".conflict-v"
 # The greatest size of one file of turns.
 PART_BYTES = 256 * 1024
 _PART = re.compile(rf"{TURNS}(-[1-9]\d*)?\.md", re.ASCII)
+# A folder that holds the sessions, or the later memories, of a month.
+_MONTH = re.compile(r"\d{4}-\d\d(-\d+)?", re.ASCII)
 
 
 class ParsedPath(NamedTuple):
@@ -33,65 +37,159 @@ class ParsedPath(NamedTuple):
     kind: str | None = None
 
 
-def owner_folder(scope: Scope) -> str:
-    """Return the folder of an owner: that of the space, or of a user in it."""
-    space = names.encode_folder(scope.space)
-    return space if scope.user is None else f"{space}/{USERS}/{names.encode_folder(scope.user)}"
+class Folders:
+    """Which folder each space, user and session has.
 
-
-def session_folder(scope: Scope, session: str) -> str:
-    return f"{owner_folder(scope)}/{SESSIONS}/{names.encode_folder(session)}"
-
-
-def memory_folder(scope: Scope, memory: Memory) -> str:
-    """Return the folder in which a new file of a memory is written."""
-    session = memory.session
-    above = owner_folder(scope) if session is None else session_folder(scope, session)
-    return f"{above}/{FOLDERS[memory.kind]}"
-
-
-def new_path(scope: Scope, memory: Memory, first: Memory) -> str:
-    """Return the path that a new file of a memory gets: named after its first version."""
-    name = names.file_name(memory.id, first.subject, first.content)
-    path = f"{memory_folder(scope, memory)}/{name}"
-    return path if memory.forgotten_at is None else to_deleted_path(scope, path)
-
-
-def turns_path(scope: Scope, session: str, part: int) -> str:
-    name = f"{TURNS}.md" if part == 1 else f"{TURNS}-{part}.md"
-    return f"{session_folder(scope, session)}/{name}"
-
-
-def summary_path(scope: Scope, session: str) -> str:
-    return f"{session_folder(scope, session)}/{SUMMARIES}/{SUMMARY}"
-
-
-def to_deleted_path(scope: Scope, path: str) -> str:
-    """Return the path of a file in its owner's ``deleted/`` folder."""
-    above, rest = _split_owner(scope, path)
-    return f"{above}/{rest}" if rest.startswith(f"{DELETED}/") else f"{above}/{DELETED}/{rest}"
-
-
-def from_deleted_path(scope: Scope, path: str) -> str:
-    """Return the path of a file outside of its owner's ``deleted/`` folder."""
-    above, rest = _split_owner(scope, path)
-    return f"{above}/{rest.removeprefix(f'{DELETED}/')}"
-
-
-def is_deleted(scope: Scope, path: str) -> bool:
-    """Whether a file is in its owner's ``deleted/`` folder."""
-    return _split_owner(scope, path)[1].startswith(f"{DELETED}/")
-
-
-def _split_owner(scope: Scope, path: str) -> tuple[str, str]:
-    """Split a path into the folder of its owner and the path in that folder.
-
-    A person may have written ``Ana/`` instead of ``Ana=1/``, so the folder is taken from the path.
+    A folder is called like what it is for. ``recorded`` has the exact names, by the path of the
+    folder, where that is not possible: two names that a disk does not distinguish, or characters
+    that no file may have. ``former`` has the folders of earlier versions, which git's history
+    still shows.
     """
-    parts, many, own = path.split("/"), 1 if scope.user is None else 3, owner_folder(scope)
-    above = "/".join(parts[:many])
-    same = names.casefold_key(above) == names.casefold_key(own)
-    return above if same else own, "/".join(parts[many:])
+
+    def __init__(
+        self, recorded: Mapping[str, str] | None = None, former: Mapping[str, str] | None = None
+    ) -> None:
+        self._recorded = dict(recorded or {})
+        self._former = dict(former or {})
+        self._paths = {
+            (path.rpartition("/")[0], name): path for path, name in self._recorded.items()
+        }
+
+    # -- from names to paths ------------------------------------------------------------------
+
+    def owner(self, scope: Scope) -> str:
+        """Return the folder of an owner: that of the space, or of a user in it."""
+        space = self.below("", scope.space)
+        return space if scope.user is None else self.below(f"{space}/{USERS}", scope.user)
+
+    def index(self, scope: Scope) -> str:
+        """Return the path of an owner's index."""
+        return f"{self.owner(scope)}/{INDEX}"
+
+    def session(self, scope: Scope, session: str, at: int) -> str:
+        """Return the folder of a session that began at this time."""
+        return self.below(self.sessions(scope, at), session)
+
+    def sessions(self, scope: Scope, at: int) -> str:
+        """Return the folder of all sessions of an owner that began in one month."""
+        return f"{self.owner(scope)}/{SESSIONS}/{month(at)}"
+
+    def new_file(self, scope: Scope, memory: Memory, first: Memory) -> str:
+        """Return the path for a new file of a memory: named after its first version."""
+        session = memory.session
+        above = self.owner(scope)
+        if session is not None:
+            above = self.session(scope, session, memory.created_at)
+        path = f"{above}/{FOLDERS[memory.kind]}/{names.file_stem(first.subject, first.content)}.md"
+        return path if memory.forgotten_at is None else to_deleted_path(path)
+
+    def below(self, above: str, name: str) -> str:
+        """Return the folder of a name below another folder, or at the top of the vault."""
+        plain = names.folder_name(name)
+        return self._paths.get((above, name)) or (f"{above}/{plain}" if above else plain)
+
+    def recorded_below(self, above: str) -> dict[str, str]:
+        """Return the recorded folders below another one, with the exact name of each."""
+        return {
+            path.rpartition("/")[2]: name
+            for path, name in self._recorded.items()
+            if path.rpartition("/")[0] == above
+        }
+
+    def former_of(self, scope: Scope) -> list[str]:
+        """Return the folders that an owner had in earlier versions."""
+        return [path for path in self._former if self._owner_at(path.split("/")) == scope]
+
+    def as_json(self) -> dict[str, dict[str, str]]:
+        return {"folders": self._recorded, "former": self._former}
+
+    # -- from paths to names ------------------------------------------------------------------
+
+    def name_of(self, path: str) -> str:
+        """Return the exact name of what a folder is for."""
+        return self._recorded.get(path) or self._former.get(path) or path.rpartition("/")[2]
+
+    def parse(self, path: str) -> ParsedPath | None:
+        """Parse a path below the root; None when it belongs to no space or is not Markdown."""
+        # macOS may list a name in another normal form than it was given.
+        parts = unicodedata.normalize("NFC", path).split("/")
+        if len(parts) < 2 or not parts[-1].lower().endswith(".md") or is_misplaced(path):
+            return None
+        above, deleted, rest = split_path(parts)
+        scope, session = self._owner_at(above), None
+        if scope is None:
+            return None
+        if (inner := _session_depth(rest)) is not None:
+            session = self.name_of("/".join([*above, *rest[:inner]]))
+            rest = rest[inner:]
+            if not session:
+                return None
+        kind = next((kind for kind, folder in FOLDERS.items() if rest[0] == folder), None)
+        return ParsedPath(scope, _what(rest, session), deleted, session, kind)
+
+    def owner_of(self, path: str) -> Scope | None:
+        """Return whose a file of any kind is; None when that is not certain."""
+        above, _, rest = split_path(unicodedata.normalize("NFC", path).split("/"))
+        is_users = len(above) == 1 and bool(rest) and rest[0].lower() == USERS
+        return None if is_users or is_misplaced(path) else self._owner_at(above)
+
+    def _owner_at(self, above: list[str]) -> Scope | None:
+        """Return the owner of a folder; None when it is that of no space or user."""
+        space = self.name_of(above[0])
+        if len(above) == 1:
+            return Scope(space) if space else None
+        is_user = len(above) == 3 and above[1] == USERS and bool(space and above[2])
+        return Scope(space, self.name_of("/".join(above))) if is_user else None
+
+
+def month(at: int) -> str:
+    """Return the month of a time, as the folder of its sessions is called."""
+    then = datetime.fromtimestamp(at / 1000, UTC)
+    return f"{then.year:04d}-{then.month:02d}"
+
+
+def is_month(component: str) -> bool:
+    """Whether a folder holds the sessions, or the later memories, of a month."""
+    return _MONTH.fullmatch(component) is not None
+
+
+def session_folder(path: str) -> str | None:
+    """Return the folder of the session that a file belongs to, outside of ``deleted/``."""
+    above, _, rest = split_path(path.split("/"))
+    inner = _session_depth(rest)
+    return None if inner is None else "/".join([*above, *rest[:inner]])
+
+
+def split_path(parts: list[str]) -> tuple[list[str], bool, list[str]]:
+    """Split a path into the folder of its owner, whether it is deleted, and the rest."""
+    many = 3 if parts[1:2] == [USERS] and len(parts) > 3 else 1
+    above, rest = parts[:many], parts[many:]
+    deleted = rest[:1] == [DELETED] and len(rest) > 1
+    return above, deleted, rest[1:] if deleted else rest
+
+
+def _session_depth(rest: list[str]) -> int | None:
+    """Return how many parts of a path in an owner's folder lead to a session; None without one."""
+    if rest[0] != SESSIONS or len(rest) < 3:
+        return None
+    return 3 if is_month(rest[1]) and len(rest) > 3 else 2
+
+
+def to_deleted_path(path: str) -> str:
+    """Return the path of a file in its owner's ``deleted/`` folder."""
+    above, _, rest = split_path(path.split("/"))
+    return "/".join([*above, DELETED, *rest])
+
+
+def from_deleted_path(path: str) -> str:
+    """Return the path of a file outside of its owner's ``deleted/`` folder."""
+    above, _, rest = split_path(path.split("/"))
+    return "/".join([*above, *rest])
+
+
+def is_deleted(path: str) -> bool:
+    """Whether a file is in its owner's ``deleted/`` folder."""
+    return split_path(path.split("/"))[1]
 
 
 def conflict_path(path: str, version: int) -> str:
@@ -102,33 +200,12 @@ def conflict_path(path: str, version: int) -> str:
 def is_conflict(name: str) -> bool:
     """Whether a file name is that of a conflict copy."""
     stem, found, version = name.removesuffix(".md").rpartition(_CONFLICT)
-    return bool(stem and found) and version.isdecimal()
+    return bool(stem and found) and version.partition("-")[0].isdecimal()
 
 
-def parse_path(path: str, cut: Mapping[str, str]) -> ParsedPath | None:
-    """Parse a path below the root; None when it belongs to no space or is not Markdown.
-
-    ``cut`` are the names of folders that are too long to be written whole.
-    """
-    parts = path.split("/")
-    if len(parts) < 2 or not parts[-1].lower().endswith(".md") or is_misplaced(path):
-        return None
-    user: str | None = None
-    space, rest = _name(parts[0], cut), parts[1:]
-    if rest[0] == USERS and len(rest) > 2:
-        user, rest = _name(rest[1], cut), rest[2:]
-    if not space or user == "":
-        return None
-    scope = Scope(space, user)
-    deleted = rest[0] == DELETED and len(rest) > 1
-    rest = rest[1:] if deleted else rest
-    session = None
-    if rest[0] == SESSIONS and len(rest) > 2:
-        session, rest = _name(rest[1], cut), rest[2:]
-        if not session:
-            return None
-    kind = next((kind for kind, folder in FOLDERS.items() if rest[0] == folder), None)
-    return ParsedPath(scope, _what(rest, session), deleted, session, kind)
+def is_index_copy(name: str) -> bool:
+    """Whether a conflict copy is that of an index, and of no memory."""
+    return name.startswith(f"{INDEX.removesuffix('.md')}{_CONFLICT}")
 
 
 def is_misplaced(path: str) -> bool:
@@ -152,7 +229,3 @@ def _what(rest: list[str], session: str | None) -> str:
     if rest[0] == TURNS or (len(rest) == 1 and _PART.fullmatch(name)):
         return "turns"
     return "summary" if rest == [SUMMARIES, SUMMARY] else "memory"
-
-
-def _name(folder: str, cut: Mapping[str, str]) -> str:
-    return cut.get(folder, "") if names.is_truncated(folder) else names.decode_folder(folder)

@@ -48,8 +48,16 @@ def erase(
         entry = now.get(line["position"])
         return None if entry is None or not is_about(line) else log_file.build_line(scope, entry)
 
+    altered = [(line, alter(line)) for line in vault.log.lines()]
+    lines = (log_file.build_line(scope, entry) for entry in ended)
+    gone = purge.collect_erasures(chain((new or line for line, new in altered), lines))
+    eraser = purge.Eraser(vault.parse_path, gone)
+    for file in vault.files.list_type(scope, "memory"):
+        eraser.see(scope, file.path, file.name)
+    for line, new in altered:
+        if new is not None:
+            eraser.learn(scope, line, new)
+    # Before the log, which is the last to say what was erased: after a kill it is needed again.
+    purge.clean_copies(vault, eraser, scope.space)
     for path in vault.log.change(alter):
         vault.files.add_pending(scope.space, path.relative_to(vault.root).as_posix())
-    lines = (log_file.build_line(scope, entry) for entry in ended)
-    gone = purge.collect_erasures(chain(vault.log.lines(), lines))
-    purge.clean_copies(vault, purge.Eraser(vault.parse_path, gone), scope.space)

@@ -19,8 +19,8 @@ from reverie.text.tags import clean_tags, concept_tags
 from reverie.transfer import export
 from reverie.transfer.import_ import derived_uuid
 from reverie.transfer.log_replay import ReplayRecord
-from reverie.vault import disk, edits, layout, names, render
-from reverie.vault.layout import ParsedPath
+from reverie.vault import disk, edits, layout, render
+from reverie.vault.layout import Folders, ParsedPath
 from reverie.vault.vault import Vault
 from reverie.write import session_state
 
@@ -28,6 +28,10 @@ ACTOR = "vault"
 REASON = "imported from its file, since the vault's log does not have it"
 _ID = re.compile(rf"[A-Za-z0-9]{{{ID_LENGTH}}}")
 _TURN_ID = re.compile(r"(?P<session>.*):(?P<sequence>[1-9][0-9]{0,14})", re.DOTALL)
+
+# The sequence of an event: at the start of its heading, and at the end of the name of its file.
+_SEQUENCE = re.compile(r"([1-9][0-9]{0,14})\. ")
+_SEQUENCE_NAME = re.compile(r"__0*([1-9][0-9]{0,14})\Z")
 
 Report = Callable[[str], None]
 Record = dict[str, Any]
@@ -55,18 +59,6 @@ class MarkdownSession:
     turns: dict[int, tuple[str, render.EventBlock]] = field(default_factory=dict)
 
 
-def load_names(vault: Vault) -> None:
-    """Record the full names of shortened folders, from the front matter of files below them."""
-    for path in _markdown(vault):
-        if not any(names.is_truncated(part) for part in path.split("/")[:-1]):
-            continue
-        document = _document(vault, path)
-        if path.endswith(f"/{layout.INDEX}") and (space := document.text("space")):
-            vault.record_names(Scope(space, document.text("user")))
-        if f"/{layout.SESSIONS}/" in path and (session := document.text("conversation_id")):
-            vault.record_names(Scope(session))
-
-
 def read_files(vault: Vault, what: str) -> Iterator[MarkdownFile]:
     """Yield the files of one type, of the spaces that the vault shows.
 
@@ -88,13 +80,6 @@ def _markdown(vault: Vault) -> list[str]:
     return [path for path, _ in disk.walk(vault.root, vault.root) if path.lower().endswith(".md")]
 
 
-def _document(vault: Vault, path: str) -> Document:
-    try:
-        return frontmatter.load(disk.read(vault.root / path))
-    except disk.UnreadableFile:
-        return Document({}, "", broken=True)
-
-
 # -- memories -------------------------------------------------------------------------------------
 
 
@@ -105,7 +90,7 @@ def memory_id(document: Document) -> str | None:
 
 
 def memory_record(
-    seen: MarkdownFile, document: Document, id: str, now: int, report: Report
+    seen: MarkdownFile, document: Document, id: str, now: int, folders: Folders, report: Report
 ) -> ReplayRecord:
     """Return a record that remembers the memory of a file as it is, forgotten or not."""
     times = {
@@ -115,7 +100,18 @@ def memory_record(
     created = now if times["created_at"] is None else times["created_at"]
     body = _body(seen, document) | times | {"created_at": created, "updated_at": created}
     subject = {"op": "remember", "memory": id, "version": 1, "trust": body["trust"]}
+    subject["origin"] = _origin(seen.place.scope, document, folders)
     return _record(seen.place.scope, seen.path, created, subject, body)
+
+
+def _origin(scope: Scope, document: Document, folders: Folders) -> tuple[str, int] | None:
+    """Return the event that the link in a memory's file leads to."""
+    path, _, heading = (document.text("origin") or "").strip("[]").partition("#")
+    place = folders.parse(f"{path}.md")
+    found = _SEQUENCE.match(heading) or _SEQUENCE_NAME.search(path)
+    if place is None or place.scope != scope or place.session is None or found is None:
+        return None
+    return place.session, int(found[1])
 
 
 def _body(seen: MarkdownFile, document: Document) -> Record:

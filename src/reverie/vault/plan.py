@@ -12,8 +12,9 @@ from collections.abc import Iterable
 
 from reverie.engine.log import LogEntry
 from reverie.model import Scope
-from reverie.vault import layout
+from reverie.vault import layout, names
 from reverie.vault.actions import (
+    ACTOR,
     Action,
     AppendLog,
     EraseFromLog,
@@ -75,18 +76,19 @@ class _Writes:
             for entry in entries
             if entry.memory
         }
+        # Sessions first, since memories link to the turns that they came from.
+        for name, erased in self._sessions().items():
+            self._session(name, erased=erased)
         for name, history in self._store.memories.items():
             if self._now.shows(name[0]):
                 self._memory(name, history, ops.get(name))
-        for name, erased in self._sessions().items():
-            self._session(name, erased=erased)
         for scope, entries in self._store.entries.items():
             self._erasures(scope, entries)
         finished = {scope for scope in self._store.entries if scope not in self._store.unfinished}
         for scope in sorted(finished | self._cache.stale_indexes, key=str):
             self._index(scope)
         for scope, entries in self._store.entries.items():
-            self._add(AppendLog(layout.owner_folder(scope), scope, entries))
+            self._add(AppendLog(self._now.folders.owner(scope), scope, entries))
         return self._actions
 
     def _add(self, action: Action) -> None:
@@ -138,11 +140,14 @@ class _Writes:
     def _write(self, scope: Scope, history: MemoryHistory, file: VaultFile | None, op: str) -> None:
         memory = history.current
         if file is None:
-            path = layout.new_path(scope, memory, history.first)
-            self._add(WriteMemory(f"memory {memory.id}", scope, memory, op, path, None))
+            path = self._now.folders.new_file(scope, memory, history.first)
+            about = f"memory {memory.id}"
+            self._add(WriteMemory(about, scope, memory, op, path, None, history.origin))
             return
         turn = layout.from_deleted_path if memory.forgotten_at is None else layout.to_deleted_path
-        self._add(WriteMemory(file.path, scope, memory, op, turn(scope, file.path), file))
+        path = _renamed(turn(file.path), history)
+        more = history.origin, history.subjects
+        self._add(WriteMemory(file.path, scope, memory, op, path, file, *more))
 
     # -- sessions -----------------------------------------------------------------------------
 
@@ -158,7 +163,7 @@ class _Writes:
     def _session(self, name: Name, *, erased: bool) -> None:
         scope, session = name
         known = self._store.sessions.get(name)
-        about = layout.session_folder(scope, session)
+        about = f"{self._now.folders.owner(scope)}/{layout.SESSIONS}/{session}"
         turns = self._cache.of(scope, "turns", session)
         files = [*turns, *self._cache.of(scope, "summary", session)]
         if erased:
@@ -193,7 +198,7 @@ class _Writes:
         if reached < known.last:
             return False
         turn = layout.to_deleted_path if known.hidden else layout.from_deleted_path
-        if any(turn(scope, f.path) != f.path for f in files if not self._is_persons(f)):
+        if any(turn(f.path) != f.path for f in files if not self._is_persons(f)):
             return False
         summaries = self._cache.of(scope, "summary", known.row.session)
         if any(file.path in self._cache.held for file in summaries):
@@ -211,7 +216,7 @@ class _Writes:
         memories |= self._store.affected.get(scope, set())
         self._add(
             EraseFromLog(
-                layout.owner_folder(scope),
+                self._now.folders.owner(scope),
                 scope,
                 tuple(ended),
                 frozenset(memories),
@@ -220,9 +225,23 @@ class _Writes:
         )
 
     def _index(self, scope: Scope) -> None:
-        path = f"{layout.owner_folder(scope)}/{layout.INDEX}"
+        path = self._now.folders.index(scope)
         if self._now.shows(scope) and path not in self._disk.changed:
             self._add(WriteIndex(path, scope))
+
+
+def _renamed(path: str, history: MemoryHistory) -> str:
+    """Return another path for a file that is named after a subject that its memory no longer has.
+
+    A name that a person gave stays, and so does the file that a person is just editing.
+    """
+    folder, _, name = path.rpartition("/")
+    subject = history.current.subject
+    former = {names.file_stem(each, "") for each in history.subjects if each != subject}
+    edited = history.entries[-1].actor == ACTOR
+    if subject is None or edited or names.parse_stem(name) not in former:
+        return path
+    return f"{folder}/{names.file_stem(subject, '')}.md"
 
 
 def _sessions_of(entry: LogEntry) -> Iterable[tuple[str, bool]]:

@@ -170,13 +170,7 @@ class _Edits:
     def _copied(self, file: DiskFile, history: MemoryHistory, other: str) -> None:
         """Take a second file with the same id: with other content it is a new memory."""
         current, states = history.current, history.states()
-        scope = file.place.scope
-        new_path = layout.new_path(scope, current, history.first)
-        if file.raw == render.memory_file(current) and file.path == new_path:
-            # A killed run wrote a second file for the memory.
-            second = VaultFile(file.path, "memory", scope, current.id, 0, file.digest, file.stamp)
-            self._add(RemoveFile(file.path, second))
-        elif any(
+        if any(
             equal_ignoring_crlf(file.document.content, each.content) for each in states.values()
         ):
             self._problem(file, f"a copy of {other}: both say they are memory {current.id}")
@@ -225,6 +219,8 @@ class _Edits:
             return None
         # A new content is the person's; with new labels alone, the content keeps its author.
         same = equal_ignoring_crlf(document.content, current.content)
+        if not same:
+            wanted = edits.add_inline_tags(wanted, document.content, (base or current).content)
         forgotten = current.forgotten_at is not None
         return Revise(
             file.path,
@@ -245,7 +241,7 @@ class _Edits:
         # The former path is more reliable than front matter, which a person may have edited.
         before = "forgotten_at" in file.document.fields
         if known:
-            before = layout.is_deleted(scope, known[0].path)
+            before = layout.is_deleted(known[0].path)
         if base is None and render.parse_number(file.document.text("version")) > current.version:
             # The store was rebuilt from a log that has lost the latest versions: the file is right.
             before = forgotten
@@ -264,7 +260,7 @@ class _Edits:
         found = VaultFile(file.path, "memory", scope, id, 0, file.digest, file.stamp)
         others = [each for each in self._cache.of(scope, "memory", id) if each.path != file.path]
         # Forgetting and restoring it have lines of their own.
-        moved = any(layout.is_deleted(scope, each.path) == file.place.deleted for each in others)
+        moved = any(layout.is_deleted(each.path) == file.place.deleted for each in others)
         line = f"{render.first_line(memory.content)} (move {id})" if moved else ""
         self._add(Adopt(file.path, found, line))
         for other in others:
@@ -313,7 +309,7 @@ class _Edits:
         """Take an unchanged record of ours; False when the store does not have its content."""
         place, fields = file.place, file.document.fields
         if place.what == "index":
-            if file.path == f"{layout.owner_folder(place.scope)}/{layout.INDEX}":
+            if file.path == self._now.folders.index(place.scope):
                 self._adopt(file, "", 0)
             else:
                 self._problem(file, "a copy of an index: nothing was changed")
@@ -335,7 +331,7 @@ class _Edits:
     def _former(self, file: DiskFile) -> VaultFile | None:
         """Return the missing file that this one was before it was moved to or from ``deleted/``."""
         turn = layout.from_deleted_path if file.place.deleted else layout.to_deleted_path
-        was = self._cache.get(turn(file.place.scope, file.path))
+        was = self._cache.get(turn(file.path))
         return was if was is not None and was.path in self._disk.gone else None
 
     def _switch(self, file: DiskFile, session: str) -> str:

@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from reverie.model import Scope
-from reverie.vault import layout, names
 from reverie.vault.actions import (
     ACTOR,
     DELETED,
@@ -53,6 +52,10 @@ def needs_confirmation(lost: int, total: int) -> bool:
     return lost > MAX_AT_ONCE or (lost >= MIN_FOR_SHARE and 2 * lost > total)
 
 
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
 def plan_missing(now: Snapshot) -> list[Action]:
     """Return the actions for all deleted files, other than those that were only moved."""
     work = _Missing(now)
@@ -66,13 +69,14 @@ class _Missing:
         self._store, self._cache = now.store, now.cache
         # Files that were changed and could not be read in: one may be what a missing one became.
         unread = {
-            (file.place.scope, file.document.text("id") or names.parse_id(path))
+            (file.place.scope, file.document.text("id") or _name(path))
             for path, file in now.disk.changed.items()
         }
         self._gone = {
             path: file
             for path, file in sorted(now.disk.gone.items())
-            if path not in now.failed and (file.scope, file.name) not in unread
+            if path not in now.failed
+            and not {(file.scope, file.name), (file.scope, _name(path))} & unread
         }
         self._held = [file for path, file in self._gone.items() if path in self._cache.held]
         self._sessions: dict[LostItem, bool] = {}
@@ -113,7 +117,7 @@ class _Missing:
 
     def _away(self, scope: Scope) -> None:
         """Write all files of an owner again: all are missing, as when a disk is not mounted."""
-        folder, many = layout.owner_folder(scope), self._cache.away[scope]
+        folder, many = self._now.folders.owner(scope), self._cache.away[scope]
         self._add(DropOwner(folder, scope))
         self._add(
             Report(
@@ -209,7 +213,7 @@ class _Missing:
             if scope in asked or any(item.scope == scope for item in waiting):
                 self._add(
                     Report(
-                        layout.owner_folder(scope),
+                        self._now.folders.owner(scope),
                         "problems",
                         f"the files of {many[scope]} memories or conversations are gone, and "
                         "nothing is forgotten yet: 'reverie vault sync --missing forget' forgets "
@@ -261,8 +265,13 @@ class _Missing:
         """Plan to write deleted files again, that of a memory at its former path."""
         first, *others = files
         if item.what == "memory":
-            memory = self._store.memories[item.scope, item.name].current
-            self._add(WriteMemory(first.path, item.scope, memory, "restore", first.path, None))
+            history = self._store.memories[item.scope, item.name]
+            self._add(
+                WriteMemory(
+                    *(first.path, item.scope, history.current, "restore", first.path, None),
+                    history.origin,
+                )
+            )
             self._add(Release(first.path, first.path))
         else:
             others = list(files)

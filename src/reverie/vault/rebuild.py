@@ -19,6 +19,7 @@ from reverie.transfer import log_replay
 from reverie.transfer.log_replay import ReplayRecord
 from reverie.vault import disk, layout, log_file, markdown_log
 from reverie.vault.actions import ACTOR, MOVED, SyncReport
+from reverie.vault.folder_names import ensure_names
 from reverie.vault.git.commit import commit_pending
 from reverie.vault.log_position import scope_of_line
 from reverie.vault.log_reader import LogReader
@@ -79,7 +80,7 @@ class _Rebuild:
         self._now = store.runtime.clock.now()
         self.problems: list[str] = []
         self.entries = self.from_files = 0
-        markdown_log.load_names(vault)
+        ensure_names(vault, store.runtime.redaction)
         self._sessions = markdown_log.read_sessions(markdown_log.read_files(vault, "turns"))
 
     def _replay(self, records: Iterable[ReplayRecord], whole: int) -> int:
@@ -93,8 +94,6 @@ class _Rebuild:
     def replay_log(self) -> None:
         """Replay the vault's own log, with events that only files have where the log lacks them."""
         reader = LogReader(self._vault.log.files(), self.problems.append)
-        for line, _ in reader.lines():
-            self._vault.record_names(scope_of_line(line), line.get("session"))
         placed = reader.place(self._sessions, self._now)
         self._replay(reader.to_records(placed), len(reader) + len(placed))
         self.from_files += len(placed)
@@ -140,8 +139,8 @@ class _Rebuild:
                 taken = owner is not None and log.id_taken(tx, owner, id)
             if not taken:
                 seen_ids.add((scope.space, id))
-                report = self.problems.append
-                yield [markdown_log.memory_record(seen, document, id, self._now, report)]
+                more = self._now, self._vault.folders, self.problems.append
+                yield [markdown_log.memory_record(seen, document, id, *more)]
 
     def _known_events(self, one: MarkdownSession) -> set[int]:
         """Return the sequences that the log has of a session, erased ones included."""
@@ -169,8 +168,7 @@ class _Rebuild:
         vault = self._vault
         unknown = one.turns.keys() - self._known_events(one)
         for path in sorted({one.turns[sequence][0] for sequence in unknown}):
-            folder, _, name = layout.conflict_path(path, 0).rpartition("/")
-            copy = vault.free_path(folder, name)
+            copy = vault.free_path(layout.conflict_path(path, 0))
             vault.path(path).rename(vault.path(copy))
             vault.files.drop(path)
             _note(vault, self._store, vault.path(path), vault.path(copy))
@@ -218,7 +216,7 @@ class _Rebuild:
         sync = Sync(vault, self._store)
         sync.everything()
         for scope, what, name in sync.completed:
-            self.problems.append(f"{layout.owner_folder(scope)}: {what} {name} had no file")
+            self.problems.append(f"{vault.folders.owner(scope)}: {what} {name} had no file")
         commit_pending(vault, self._runtime.redaction)
         return sync.report
 

@@ -15,6 +15,9 @@ from reverie.text.normalize import one_line
 
 Fields = dict[str, str | int | bool | Sequence[str]]
 LINE_CHARS = 100
+# Characters that mean something in a link between notes.
+_NO_LINK = re.compile(r"[\[\]|#^]")
+_WIKI_LINK = re.compile(r"\[\[([^\[\]|#^]+)(?:[|#^][^\[\]]*)?\]\]")
 _NUMBER = re.compile(r"[0-9]{1,15}")
 
 
@@ -28,8 +31,28 @@ def parse_number(text: str | None) -> int:
     return int(text) if text and _NUMBER.fullmatch(text) else 0
 
 
-def memory_fields(memory: Memory) -> Fields:
-    """Return the front matter of a memory: the fields with a value, in a fixed order."""
+def subject_link(subject: str) -> str:
+    """Return a subject as a link between notes, unless a character in it would end the link."""
+    return subject if _NO_LINK.search(subject) else f"[[{subject}]]"
+
+
+def parse_subject(text: str) -> str:
+    """Return the subject that a link, or a plain text, names."""
+    found = _WIKI_LINK.fullmatch(text.strip())
+    return found[1].strip() if found else text
+
+
+def wiki_link(path: str, heading: str | None = None) -> str:
+    """Return a link between notes to a file of the vault, or to a heading in it."""
+    target = path.removesuffix(".md")
+    return f"[[{target}]]" if heading is None else f"[[{target}#{heading}]]"
+
+
+def memory_fields(memory: Memory, origin: str | None = None) -> Fields:
+    """Return the front matter of a memory: the fields with a value, in a fixed order.
+
+    ``origin`` is a link to the turn that it came from.
+    """
     every: Mapping[str, object] = {
         "id": memory.id,
         "role": "memory",
@@ -38,9 +61,11 @@ def memory_fields(memory: Memory) -> Fields:
         "version": memory.version,
         "kind": memory.kind,
         "category": memory.category,
-        "subject": memory.subject,
+        "subject": None if memory.subject is None else subject_link(memory.subject),
+        "aliases": None if memory.subject is None else [memory.subject],
         "tags": list(memory.tags) or None,
         "source": memory.source,
+        "origin": origin,
         "pinned": memory.pinned or None,
         "happened_at": None if memory.happened_at is None else format_time(memory.happened_at),
         "expires_at": None if memory.expires_at is None else format_time(memory.expires_at),
@@ -51,16 +76,28 @@ def memory_fields(memory: Memory) -> Fields:
 
 
 OURS = (
-    "id", "role", "conversation_id", "created_at", "version", "kind", "category", "subject", "tags",
-    "source", "pinned", "happened_at", "expires_at", "forgotten_at", "trust",
+    "id", "role", "conversation_id", "created_at", "version", "kind", "category", "subject",
+    "aliases", "tags", "source", "origin", "pinned", "happened_at", "expires_at", "forgotten_at",
+    "trust",
 )  # fmt: skip
 
 
-def memory_file(memory: Memory, before: bytes | None = None) -> bytes:
-    """Render the file of a memory, keeping keys that a person added to the file ``before``."""
-    fields = memory_fields(memory)
+def memory_file(
+    memory: Memory,
+    before: bytes | None = None,
+    origin: str | None = None,
+    subjects: Container[str] = (),
+) -> bytes:
+    """Render the file of a memory, keeping keys that a person added to the file ``before``.
+
+    ``subjects`` are those that the memory had: as aliases they are ours and not the person's.
+    """
+    fields = memory_fields(memory, origin)
     if before is None:
         return frontmatter.dump(fields, memory.content)
+    own = [each for each in frontmatter.load(before).items("aliases") if each not in subjects]
+    if own:
+        fields["aliases"] = [*([memory.subject] if memory.subject else []), *own]
     return frontmatter.update(before, dict.fromkeys(OURS) | fields, memory.content)
 
 
@@ -112,6 +149,9 @@ _EVENT = re.compile(
 )
 
 
+_TITLE = re.compile(rb"## (?:\d{1,15}\. )?\S+")
+
+
 class EventBlock(NamedTuple):
     """An event, as a file of turns contains it."""
 
@@ -139,10 +179,20 @@ def replace_surrogates(text: str) -> str:
 def event_block(event: Event) -> bytes:
     """Render an event: role, time and exact text, with its length, which says where it ends."""
     text = replace_surrogates(event.text).encode()
-    role = re.sub(r"\W", "_", event.role) or "_"
+    role = _role(event.role)
     cut = " interrupted" if event.interrupted else ""
     mark = f"<!-- event {event.sequence} {role} {format_time(event.at)} {len(text)} bytes{cut} -->"
-    return f"## {role}\n\n{mark}\n\n".encode() + text + b"\n\n"
+    title = turn_title(event.sequence, event.role)
+    return f"## {title}\n\n{mark}\n\n".encode() + text + b"\n\n"
+
+
+def turn_title(sequence: int, role: str) -> str:
+    """Return the heading of an event, which no other event of its session has."""
+    return f"{sequence}. {_role(role)}"
+
+
+def _role(role: str) -> str:
+    return re.sub(r"\W", "_", role) or "_"
 
 
 def parse_events(raw: bytes) -> Iterator[EventBlock]:
@@ -164,9 +214,8 @@ def remove_events(raw: bytes, sequences: Container[int]) -> tuple[bytes, list[st
 def _without_title(block: bytes) -> bytes:
     """The block without the title of the next event and the white space around it."""
     text = block.rstrip()
-    before, _, role = text.rpartition(b" ")
-    is_title = before.endswith(b"##") and role.split() == [role]
-    return before[:-2].rstrip() if is_title else text
+    before, _, last = text.rpartition(b"\n")
+    return before.rstrip() if _TITLE.fullmatch(last) else text
 
 
 def _blocks(raw: bytes) -> Iterator[tuple[EventBlock, int, int]]:
@@ -181,9 +230,12 @@ def _blocks(raw: bytes) -> Iterator[tuple[EventBlock, int, int]]:
             end = found.end() + len(_without_title(block))
         text = raw[found.end() : end].decode("utf-8", "replace")
         turn = EventBlock(int(sequence), role.decode(), time.decode(), text, cut is not None)
-        title = b"## " + role + b"\n\n"
         start = found.start()
-        start -= len(title) if raw.endswith(title, 0, start) else 0
+        # Earlier versions wrote the role alone.
+        for title in (b"## %s. %s\n\n" % (sequence, role), b"## %s\n\n" % role):
+            if raw.endswith(title, 0, start):
+                start -= len(title)
+                break
         after = end + len(raw[end : end + 2]) if raw[end : end + 2] == b"\n\n" else end
         yield turn, start, after
         at = end
@@ -228,9 +280,16 @@ def index_file(scope: Scope, facts: int, notes: int, listed: Sequence[tuple[Memo
         "what was forgotten is in `deleted/`."
     )
     lines += ["", "This file is written anew with every change; edit the memories themselves."]
-    for category, group in groupby(listed, key=lambda pair: pair[0].category):
+    known, written = (
+        [pair for pair in listed if (pair[0].kind == "note") is is_note]
+        for is_note in (False, True)
+    )
+    for category, group in groupby(known, key=lambda pair: pair[0].category):
         lines += ["", f"## {category.replace('_', ' ').title()}", ""]
         lines += [f"- [{link_label(memory.content)}]({_link(path)})" for memory, path in group]
+    if written:
+        lines += ["", "## Notes", ""]
+        lines += [f"- [{link_label(memory.content)}]({_link(path)})" for memory, path in written]
     if len(listed) < facts + notes:
         lines += ["", f"These are {len(listed)} of {facts + notes}."]
     fields: Fields = {"space": scope.space}

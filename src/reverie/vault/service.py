@@ -28,6 +28,7 @@ from reverie.vault.git.process import GitBusy
 from reverie.vault.git.purge import ScrubReport
 from reverie.vault.git.repo import CommitInfo, Repository
 from reverie.vault.jobs import RETRY_AFTER_MS
+from reverie.vault.layout import Folders
 from reverie.vault.log_position import LogPosition
 from reverie.vault.state import MissingAction
 from reverie.vault.sync import Sync
@@ -198,17 +199,26 @@ def checkpoint(store: Store, note: str = "", *, author: str = "reverie") -> str 
         return made
 
 
+def folders(space: Space) -> Folders:
+    """Return which folder each owner has in the vault of a space."""
+    with open_vault(_store(space)) as vault:
+        return vault.folders
+
+
 def history(space: Space, id: str | None = None, limit: int = 10) -> list[CommitInfo]:
     """Return the commits of the space's folder, or of one memory's file, newest first."""
     with open_vault(_store(space)) as vault:
-        path = layout.owner_folder(_scope(space)) if id is None else _path(vault, space, id)
-        return _repository(vault, space.runtime.redaction).log(path, limit)
+        scope = _scope(space)
+        paths = [vault.folders.owner(scope), *vault.folders.former_of(scope)]
+        if id is not None:
+            paths = [_path(vault, space, id)]
+        return _repository(vault, space.runtime.redaction).log(*paths, limit=limit)
 
 
 def diff(space: Space, id: str | None = None, *, since: str | None = None) -> str:
     """Return the changes since a commit, or those of the last commit, as a unified diff."""
     with open_vault(_store(space)) as vault:
-        path = layout.owner_folder(_scope(space)) if id is None else _path(vault, space, id)
+        path = vault.folders.owner(_scope(space)) if id is None else _path(vault, space, id)
         return _repository(vault, space.runtime.redaction).diff(path, since=since)
 
 

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from reverie.engine import log, sessions
 from reverie.model import Event, Origin, Scope, Summary
 from reverie.protocols import Owner
-from reverie.vault import disk, layout, render
+from reverie.vault import disk, layout, names, render
 from reverie.vault.disk import FileStamp
 from reverie.vault.file_cache import VaultFile
 from reverie.vault.plan import part_number
@@ -50,11 +50,15 @@ def append_events(
     return [*parts, TurnsPart(number, render.add_seal(raw), last)] if last else []
 
 
-def event_path(scope: Scope, session: str, event: Event) -> str:
-    """Return the path of an event that has a file of its own."""
+def turns_name(part: int) -> str:
+    """Return the name of a file of turns."""
+    return f"{names.numbered(layout.TURNS, part)}.md"
+
+
+def event_path(folder: str, event: Event) -> str:
+    """Return the path of an event that has a file of its own in the folder of its session."""
     role = re.sub(r"[^a-z0-9_-]", "_", event.role.lower())[:40] or "_"
     time = re.sub(r"[^0-9T]", "", render.format_time(event.at)[:23])
-    folder = layout.session_folder(scope, session)
     return f"{folder}/{layout.TURNS}/{role}/{time}__{event.sequence:06d}.md"
 
 
@@ -70,7 +74,7 @@ class SessionFiles:
     ) -> None:
         """Bring the files of a session up to date; see ``actions.WriteSession``."""
         files = self._vault.files
-        self._vault.record_names(scope, session)
+        self._vault.assign_owner(scope)
         if how == "erase":
             self._erase(scope, session)
         elif how == "rewrite":
@@ -115,6 +119,14 @@ class SessionFiles:
             sessions.event_from_entry(each, scope.user) for each in entries if each.body is not None
         ]
 
+    def _folder(self, scope: Scope, session: str, at: int) -> str:
+        """Return the folder of a session: where its files are, or else that of the month."""
+        for what in ("turns", "summary"):
+            for file in self._vault.files.of(scope, what, session):
+                if (folder := layout.session_folder(file.path)) is not None:
+                    return folder
+        return self._vault.assign_session(scope, session, at)
+
     # -- turns --------------------------------------------------------------------------------
 
     def _add(
@@ -131,11 +143,11 @@ class SessionFiles:
             return
         forked = None if known is None else known.forked_from
         line = _line(session, events, known)
+        above = self._folder(scope, session, events[0].at)
+        if newest is not None:
+            above = newest.path.rpartition("/")[0]
         for part in append_events(session, raw or b"", number, events, forked):
-            path = layout.turns_path(scope, session, part.number)
-            if newest is not None:
-                above = newest.path.rpartition("/")[0]
-                path = f"{above}/{path.rpartition('/')[2]}"
+            path = f"{above}/{turns_name(part.number)}"
             self._put(VaultFile(path, "turns", scope, session, part.last, "", _NEW), part.raw, line)
 
     def _plain(self, file: VaultFile) -> bytes | None:
@@ -154,7 +166,7 @@ class SessionFiles:
         ]
         line = _line(session, events, known)
         for event in events:
-            path = event_path(scope, session, event)
+            path = event_path(self._folder(scope, session, events[0].at), event)
             file = VaultFile(path, "turns", scope, session, event.sequence, "", _NEW)
             self._put(file, render.turn_file(event, session), line)
             line = ""
@@ -171,8 +183,8 @@ class SessionFiles:
 
     def _write_summary(self, scope: Scope, session: str, summary: Summary | None, at: int) -> None:
         vault = self._vault
-        usual = layout.summary_path(scope, session)
-        usuals = {usual, layout.to_deleted_path(scope, usual)}
+        usual = f"{self._folder(scope, session, at)}/{layout.SUMMARIES}/{layout.SUMMARY}"
+        usuals = {usual, layout.to_deleted_path(usual)}
         # A person may have copied the folder of a session: the copy's summary goes.
         known = sorted(
             vault.files.of(scope, "summary", session), key=lambda file: file.path not in usuals
@@ -198,7 +210,7 @@ class SessionFiles:
         turn = layout.to_deleted_path if hidden else layout.from_deleted_path
         for what in ("turns", "summary"):
             for file in self._vault.files.of(scope, what, session):
-                there = turn(scope, file.path)
+                there = turn(file.path)
                 if there == file.path or not self._is_ours(file):
                     continue
                 if self._vault.stamp(there) is not None:

@@ -13,7 +13,7 @@ from reverie.model import Memory, Origin, Scope
 from reverie.text.frontmatter import Document
 from reverie.vault.disk import FileStamp
 from reverie.vault.file_cache import VaultFile
-from reverie.vault.layout import ParsedPath
+from reverie.vault.layout import Folders, ParsedPath
 
 Name = tuple[Scope, str]
 """A memory or a session: its owner, and its id."""
@@ -51,6 +51,16 @@ class MemoryHistory(NamedTuple):
         """The version that the memory's file is named after."""
         entry = self.entries[0]
         return self.current if entry.body is None else entry.state(self.scope.user)
+
+    @property
+    def origin(self) -> Origin | None:
+        """The event that the newest version with an origin came from."""
+        return next((entry.origin for entry in reversed(self.entries) if entry.origin), None)
+
+    @property
+    def subjects(self) -> frozenset[str]:
+        """Every subject that the memory had."""
+        return frozenset(state.subject for state in self.states().values() if state.subject)
 
     def states(self) -> dict[int, Memory]:
         """Return every version whose content was not erased."""
@@ -184,6 +194,7 @@ class Snapshot:
     apart: bool = False
     """Whether each turn has a file of its own."""
     missing: MissingAction = "ask"
+    folders: Folders = field(default_factory=Folders)
     failed: frozenset[str] = frozenset()
     """What an earlier action of this run was about that failed."""
 

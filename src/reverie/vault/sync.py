@@ -8,7 +8,6 @@ from reverie.engine import log
 from reverie.memory.store import Store
 from reverie.model import Scope
 from reverie.protocols import Owner
-from reverie.vault import layout
 from reverie.vault.actions import (
     Action,
     AppendLog,
@@ -20,6 +19,7 @@ from reverie.vault.actions import (
 )
 from reverie.vault.collect import Collector
 from reverie.vault.execute import Executor
+from reverie.vault.folder_names import ensure_names
 from reverie.vault.hidden_spaces import remove_erased
 from reverie.vault.log_position import DIVERGED, SCANNED, LogPosition
 from reverie.vault.plan import plan
@@ -55,14 +55,14 @@ class Sync:
 
     def everything(self) -> SyncReport:
         """Compare all files with the store, and bring both together."""
-        self._position.begin()
+        self._begin()
         self._collector.look_everywhere()
         self._run()
         return self.report
 
     def files(self, paths: Iterable[str]) -> SyncReport:
         """Read the files and folders that a watcher saw change, and write the store's changes."""
-        self._position.begin()
+        self._begin()
         self._position.rewind()
         if self._vault.files.fact(SCANNED) is None:
             return self.everything()
@@ -75,7 +75,7 @@ class Sync:
 
         ``summary`` names a session of the owner whose summary changed.
         """
-        self._position.begin()
+        self._begin()
         scopes = self._scopes(owner)
         self._position.rewind(scopes.values())
         if self._vault.files.fact(SCANNED) is None or any(map(self._is_away, scopes.values())):
@@ -89,6 +89,11 @@ class Sync:
         """Raise VaultError when the vault belongs to another store."""
         self._position.begin()
 
+    def _begin(self) -> None:
+        self._position.begin()
+        if ensure_names(self._vault, self._runtime.redaction):
+            self._position.begin()
+
     def _scopes(self, owner: Owner | None) -> dict[Owner, Scope]:
         """Return the scope of one owner, or of all."""
         with self._runtime.engine.read() as tx:
@@ -101,7 +106,7 @@ class Sync:
         vault = self._vault
         return (
             vault.config.shows(scope.space)
-            and vault.is_missing(layout.owner_folder(scope))
+            and vault.is_missing(vault.folders.owner(scope))
             and vault.files.knows(scope)
         )
 

@@ -8,7 +8,8 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Iterator, Sequence
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast, get_args
@@ -20,12 +21,16 @@ from reverie.vault import disk, layout, names, permissions
 from reverie.vault.disk import FileStamp
 from reverie.vault.file_cache import FileCache, VaultFile
 from reverie.vault.git.repo import Repository
+from reverie.vault.layout import Folders
 from reverie.vault.log_file import VaultLog
 
 FORMAT = 1
 Turns = Literal["together", "apart"]
 LOCK_SECONDS = 60.0
-_CUT = "cut:"
+# A folder with more entries is not filled further, since git rewrites its list with every commit.
+MAX_FOLDER_ENTRIES = 256
+# The names of facts in the file cache.
+_FOLDER, _FORMER, _NAMES_READ, _ROOM = "folder:", "former:", "names", "room:"
 # Set once the permissions of every file were restricted to the owner.
 _PRIVATE = "private"
 _log = logging.getLogger("reverie.vault")
@@ -72,8 +77,13 @@ class Vault:
         self.is_private = permissions.close_top(root, self.own, ("vault.json", *_DATABASE))
         self.files = FileCache(self.own / "files.db")
         self.log = VaultLog(self.own)
+        self._folders: Folders | None = None
+        # The folders that were chosen since it was opened: by the folder above, for whom each is.
+        self._assigned: dict[str, dict[str, str]] = {}
+        self._entries: dict[str, int] = {}
         try:
             self._close_once()
+            self._read_names()
         except BaseException:
             self.files.close()
             raise
@@ -175,17 +185,111 @@ class Vault:
 
     def parse_path(self, relative: str) -> layout.ParsedPath | None:
         """Parse a path of this vault; None when it belongs to no space or is not Markdown."""
-        return layout.parse_path(relative, self._cut())
+        return self.folders.parse(relative)
 
-    def _cut(self) -> dict[str, str]:
-        return self.files.list_meta(_CUT)
+    # -- the folders of spaces, users and sessions --------------------------------------------
 
-    def record_names(self, scope: Scope, session: str | None = None) -> None:
-        """Record the full names that are too long for the name of a folder."""
-        for name in (scope.space, scope.user, session):
-            folder = "" if name is None else names.encode_folder(name)
-            if name is not None and names.is_truncated(folder):
-                self.files.set_meta(_CUT + folder, name)
+    @property
+    def names_file(self) -> Path:
+        """The file in git that says whose folders are not called like what they are for."""
+        return self.own / "names.json"
+
+    @property
+    def folders(self) -> Folders:
+        if self._folders is None:
+            self._folders = Folders(self.files.list_meta(_FOLDER), self.files.list_meta(_FORMER))
+        return self._folders
+
+    def assign_owner(self, scope: Scope) -> None:
+        """Choose the folder of a new owner, so that no disk takes it for that of another."""
+        if self.files.knows(scope):
+            return
+        spaces = {each.space for each in self.files.scopes()}
+        space = self._assign(scope, "", scope.space, spaces)
+        if scope.user is not None:
+            users = {
+                each.user for each in self.files.scopes() if each.user and each.space == scope.space
+            }
+            self._assign(scope, f"{space}/{layout.USERS}", scope.user, users)
+
+    def assign_session(self, scope: Scope, session: str, at: int) -> str:
+        """Choose the folder of a session that began at this time, and return it."""
+        return self._assign(scope, self.folders.sessions(scope, at), session, ())
+
+    def _assign(self, scope: Scope, above: str, name: str, others: Iterable[str]) -> str:
+        """Choose the folder of a name; it is recorded where it is not the name itself."""
+        known = self.folders.recorded_below(above)
+        if name in known.values() or name in self._assigned.get(above, {}).values():
+            return self.folders.below(above, name)
+        there = self._subfolders(above)
+        if name in there and name not in known and name == names.folder_name(name):
+            return self.folders.below(above, name)
+        taken = {*known, *there - {name}, *self._assigned.get(above, ())}
+        taken.update(
+            self.folders.below(above, each).rpartition("/")[2] for each in others if each != name
+        )
+        keys = set(map(names.collision_key, taken))
+        plain, number = names.folder_name(name), 1
+        while names.collision_key(names.numbered(plain, number)) in keys:
+            number += 1
+        folder = names.numbered(plain, number)
+        path = f"{above}/{folder}" if above else folder
+        self._assigned.setdefault(above, {})[folder] = name
+        if folder != name:
+            self.record_folder(path, name)
+            # The file says that all folders are recorded, so it is not written before that.
+            if disk.stamp(self.names_file) is not None:
+                self.write_names(scope.space)
+        return path
+
+    def _subfolders(self, above: str) -> set[str]:
+        """Return the folders below another one, and below its place in ``deleted/``."""
+        places = [self.root / above] if above else [self.root]
+        if f"/{layout.SESSIONS}/" in f"/{above}/":
+            places.append(self.root / layout.to_deleted_path(above))
+        found = set[str]()
+        for place in places:
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                found.update(
+                    unicodedata.normalize("NFC", entry.name)
+                    for entry in os.scandir(place)
+                    if entry.is_dir() and not entry.name.startswith(".")
+                )
+        return found
+
+    def record_folder(self, path: str, name: str, *, former: bool = False) -> None:
+        """Record whose a folder is, or was in an earlier version; ``write_names`` writes it."""
+        fact = (_FORMER if former else _FOLDER) + path
+        if self.files.fact(fact) != name:
+            self.files.set_meta(fact, name)
+            self._folders = None
+
+    def write_names(self, space: str) -> None:
+        """Write the recorded names to their file, to be committed with a space."""
+        self._folders = None
+        text = json.dumps(
+            {"format": FORMAT, **self.folders.as_json()}, ensure_ascii=False, indent=1
+        )
+        disk.write(self.names_file, f"{text}\n".encode("utf-8", "surrogatepass"))
+        self.files.set_meta(_NAMES_READ, "yes")
+        self.files.add_pending(space, self.names_file.relative_to(self.root).as_posix())
+
+    def _read_names(self) -> None:
+        """Read the recorded names into a new file cache."""
+        if self.files.fact(_NAMES_READ) is not None or disk.stamp(self.names_file) is None:
+            return
+        try:
+            told = json.loads(disk.read(self.names_file))
+            facts = {_FOLDER + path: str(name) for path, name in told["folders"].items()}
+            facts |= {_FORMER + path: str(name) for path, name in told["former"].items()}
+        except (disk.UnreadableFile, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise VaultError(
+                f"{self.names_file} is damaged: restore it with 'git checkout', or remove it"
+            ) from error
+        with self.files.together():
+            for fact, name in facts.items():
+                self.files.set_meta(fact, name)
+            self.files.set_meta(_NAMES_READ, "yes")
 
     # -- files --------------------------------------------------------------------------------
 
@@ -277,15 +381,36 @@ class Vault:
             self.files.put(file._replace(stamp=stamp))
         return same
 
-    def free_path(self, folder: str, name: str) -> str:
-        """Return a path in a folder that no file has, adding ``~2``, ``~3`` … to its name."""
-        stem, number = name.removesuffix(".md"), 1
-        while True:
+    def free_path(self, path: str) -> str:
+        """Return a path that no file has, adding ``-2``, ``-3`` … to the name of the file."""
+        stem, number = path.removesuffix(".md"), 1
+        while os.path.lexists(self.path(f"{names.numbered(stem, number)}.md")):
             number += 1
-            path = f"{folder}/{name}"
-            if not os.path.lexists(self.path(path)):
-                return path
-            name = f"{stem}~{number}.md"
+        return f"{names.numbered(stem, number)}.md"
+
+    def roomy_path(self, path: str, at: int) -> str:
+        """Return a path for a new file: once its folder is full, in one of the month of ``at``."""
+        folder, _, name = path.rpartition("/")
+        if self._count_entries(folder) >= MAX_FOLDER_ENTRIES:
+            folder = self._month_folder(f"{folder}/{layout.month(at)}")
+        self._entries[folder] = self._count_entries(folder) + 1
+        return self.free_path(f"{folder}/{name}")
+
+    def _month_folder(self, first: str) -> str:
+        number = int(self.files.fact(_ROOM + first) or 1)
+        while self._count_entries(names.numbered(first, number)) >= MAX_FOLDER_ENTRIES:
+            number += 1
+            self.files.set_meta(_ROOM + first, str(number))
+        return names.numbered(first, number)
+
+    def _count_entries(self, folder: str) -> int:
+        """Return how many files a folder has; counted once, then kept up to date."""
+        if folder not in self._entries:
+            try:
+                self._entries[folder] = sum(1 for _ in os.scandir(self.path(folder)))
+            except (FileNotFoundError, NotADirectoryError):
+                self._entries[folder] = 0
+        return self._entries[folder]
 
 
 def _read_config(root: Path) -> VaultConfig:

@@ -22,6 +22,7 @@ from reverie.errors import VaultError
 from reverie.vault.git.objects import CommitOrTag
 from reverie.vault.git.process import STALE_LOCK_SECONDS, GitBusy
 from reverie.vault.git.repo import (
+    ATTRIBUTES,
     IGNORED,
     Repository,
     _message,
@@ -83,7 +84,9 @@ def test_init_creates_a_repository_with_its_settings(root: Path) -> None:
     assert first.subject == "vault init"
     assert first.paths == (".gitattributes", ".gitignore")
     assert (root / ".gitignore").read_text(encoding="utf-8").splitlines() == list(IGNORED)
-    assert (root / ".gitattributes").read_bytes() == b"* -text\n"
+    assert (root / ".gitattributes").read_bytes() == "".join(
+        f"{line}\n" for line in ATTRIBUTES
+    ).encode()
     assert not (root / ".git" / "hooks").exists()
     assert b"worktree" not in (root / ".git" / "config").read_bytes()
     assert status(root) == []

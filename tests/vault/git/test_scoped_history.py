@@ -12,6 +12,7 @@ from reverie.serialize import to_json_value
 from reverie.vault import service, tools
 from reverie.vault.git import scoped_history
 from reverie.vault.git.repo import CommitInfo
+from reverie.vault.layout import Folders
 from tests.vault.vault_stores import Living
 
 SECRET = "Bob has debts"
@@ -125,4 +126,4 @@ def test_scoped_history_shows_commits_of_own_bookkeeping_files() -> None:
     from reverie.model import Scope
 
     commit = CommitInfo("0" * 40, "ana", 0, "vault init", "", (".gitignore",))
-    assert scoped_history._redact_commit(commit, Scope("ana", None)) is not None
+    assert scoped_history._redact_commit(commit, Scope("ana"), Folders()) is not None

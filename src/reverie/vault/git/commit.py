@@ -56,7 +56,10 @@ def commit_pending(vault: Vault, redaction: Redaction) -> list[str]:
         logs = {
             each.path: None for each in pending if each.path.startswith(f"{layout.STATE_FOLDER}/")
         }
-        spaces = list(dict.fromkeys(each.space for each in pending))
+        # The file of names belongs to no space.
+        spaces = list(dict.fromkeys(each.space for each in pending if each.space))
+        if not spaces:
+            return []
         for space in spaces:
             own = [each for each in pending if each.space == space]
             paths = {each.path: None for each in own if each.path not in logs}

@@ -33,8 +33,6 @@ _CHANGE = re.compile(r" ?\(\w+ \w+\)\Z")
 _TARGET = re.compile(r"\]\([^()\s]*\)")
 # Kinds of secrets that are recognised by the word before them.
 _CALLED = frozenset({"password", "secret"})
-# What says where the capitals of a folder's name are.
-_CAPITALS = re.compile(r"=[0-9a-f]+\Z")
 _GIVEN = re.compile(r"[=:\s]")
 # Bytes that are no text; words may be between them.
 _PRINTABLE = bytes(byte if 32 <= byte < 127 or byte in b"\t\n\r" else 32 for byte in range(256))
@@ -90,7 +88,7 @@ class CommitPolicy:
             kind
             for part in path.split("/")
             for kind in self._redaction.refused_kinds(part)
-            if kind not in _CALLED or _GIVEN.search(_CAPITALS.sub("", part))
+            if kind not in _CALLED or _GIVEN.search(part)
         )
 
     def _in_log(self, path: str, raw: bytes) -> Kinds:

@@ -13,10 +13,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import unquote
 
 from reverie.engine.log import OVERWRITTEN_REASON
 from reverie.engine.sqlite.store_file import sample_substrings
-from reverie.errors import InvalidInput
 from reverie.model import Scope
 from reverie.text import frontmatter
 from reverie.text.frontmatter import Document
@@ -42,9 +42,11 @@ _CHANGE = re.compile(
     r"^(?P<before>(?:- |[^:\n]{1,200}: )?)(?P<said>.*)\((?P<op>\w+) (?P<id>\w+)\)$", re.M
 )
 _CUT_END = re.compile(r"( \(\w*( \w*)?)?…\Z")
-_LINK = re.compile(rb"^- \[(.*)\]\((?:[^()\s]*/)?([^()/\s]+)\)")
+_LINK = re.compile(rb"^- \[(.*)\]\(([^()\s]+)\)")
 _LOG = re.compile(rf"{re.escape(layout.STATE_FOLDER)}/log(-\d{{6,}})?\.jsonl")
 _ASIDE = f"{layout.STATE_FOLDER}/{log_file.DAMAGED_FILE}"
+# What follows the words in the name of a file: a number, or the id of a memory in older vaults.
+_NUMBER = re.compile(r"(?:-\d+|--\w+)?(?:\.conflict-v[\d-]+)?\.md\Z")
 _TURN = re.compile(r".*:([1-9]\d{0,14})", re.DOTALL)
 
 Named = tuple[Scope, str]
@@ -223,10 +225,10 @@ class Eraser:
             self._reworded_ids[id].append(scope)
         # Versions that say something else by now.
         self._versions: defaultdict[Named, set[str]] = defaultdict(set)
-        # File names of memories that were made from erased words.
-        self._names: dict[Named, set[str]] = {}
-        # Whether the content of a path was erased, and whether the path had other content.
-        self._stood: dict[str, set[bool]] = {}
+        # The memories whose content each path had, and whether that was erased.
+        self._stood: defaultdict[str, dict[str, bool]] = defaultdict(dict)
+        # The names of files that were made from erased words, for memories that still exist.
+        self._named: defaultdict[Named, set[str]] = defaultdict(set)
 
     @property
     def texts(self) -> set[str]:
@@ -234,7 +236,15 @@ class Eraser:
 
     @property
     def names(self) -> set[bytes]:
-        return {name.encode() for known in self._names.values() for name in known}
+        """The names of files that only erased memories had, made from their words."""
+        by_name: defaultdict[str, set[bool]] = defaultdict(set)
+        for path, memories in self._stood.items():
+            by_name[path.rpartition("/")[2]].update(memories.values())
+        return {
+            name.encode()
+            for name, erased in by_name.items()
+            if erased == {True} and len(name.encode()) >= LONG
+        }
 
     def clean_file(self, path: str, raw: bytes) -> bytes | None:
         """Return a file without erased content; None when the file has to be removed."""
@@ -248,18 +258,22 @@ class Eraser:
             return raw
         if place.session is not None and (place.scope, place.session) in self._gone.sessions:
             return None
-        if place.what == "memory" or (place.what == "conflict" and _is_of_memory(raw, path)):
+        if place.what == "memory" or (place.what == "conflict" and _is_of_memory(raw, path, place)):
             return self._memory(place.scope, path, raw)
         plain = render.strip_seal(raw)
         before = raw if plain is None else plain
         if place.what == "index" or (place.what == "conflict" and place.session is None):
             copy = place.what == "conflict"
-            after: bytes | None = self._index(place.scope, before, copy=copy)
+            after: bytes | None = self._index(place.scope, path, before, copy=copy)
         else:
             after = self._record(place, path, raw, before)
         if after is None or after == before:
             return after if after is None else raw
         return after if plain is None else render.add_seal(after)
+
+    def see(self, scope: Scope, path: str, id: str) -> None:
+        """Note that a path is that of a memory's file."""
+        self._stood[path][id] = (scope, id) in self._gone.memories
 
     # -- messages -----------------------------------------------------------------------------
 
@@ -300,10 +314,11 @@ class Eraser:
         now = self._gone.lines.get((scope, str(line.get("uuid"))))
         if now is None or line == now:
             return raw
-        self._learn(scope, line, now)
+        self.learn(scope, line, now)
         return log_file.encode_line(now)
 
-    def _learn(self, scope: Scope, line: log_file.LogLine, now: log_file.LogLine) -> None:
+    def learn(self, scope: Scope, line: log_file.LogLine, now: log_file.LogLine) -> None:
+        """Learn from an entry what it said before it was erased."""
         body, left = line.get("body"), now.get("body")
         if not isinstance(body, dict):
             return
@@ -313,13 +328,9 @@ class Eraser:
         for text in _texts(body):
             if text not in kept:
                 self._said[scope].add(text)
-        subject, content = body.get("subject"), body.get("content")
-        if id and line.get("version") == 1 and isinstance(content, str):
-            try:
-                name = names.file_name(id, subject, content)
-            except InvalidInput:
-                return
-            self._names.setdefault((scope, id), set()).add(name)
+        content, subject = body.get("content"), body.get("subject")
+        if id and isinstance(content, str):
+            self._named[scope, id].add(names.file_stem(subject, content))
 
     def _is_about(self, raw: bytes) -> bool:
         """Whether a line that is no part of the log, and maybe only half of one, is about it."""
@@ -336,11 +347,11 @@ class Eraser:
 
     def _memory(self, scope: Scope, path: str, raw: bytes) -> bytes | None:
         document = frontmatter.load(raw)
-        id = document.text("id") or document.text("conflict_of") or names.parse_id(path)
-        if id is None:
+        id = document.text("id") or document.text("conflict_of")
+        if not id:
             return self._bare(scope, path, raw, document)
         gone = (scope, id) in self._gone.memories or self._is_reworded(scope, id, path, document)
-        self._stood.setdefault(path, set()).add(gone)
+        self._stood[path][id] = gone
         if not gone:
             return raw
         if (scope, id) in self._gone.memories:
@@ -351,13 +362,13 @@ class Eraser:
         """Whether a file shows a version whose words are gone, or is called after them."""
         if (scope, id) not in self._gone.reworded:
             return False
-        stems = tuple(name.removesuffix(".md") for name in self._names.get((scope, id), ()))
-        called = path.rpartition("/")[2].startswith(stems)
-        return called or document.text("version") in self._versions.get((scope, id), ())
+        stem = _NUMBER.sub("", path.rpartition("/")[2])
+        is_named = stem in self._named.get((scope, id), ())
+        return is_named or document.text("version") in self._versions.get((scope, id), ())
 
     def _bare(self, scope: Scope, path: str, raw: bytes, document: Document) -> bytes | None:
         """A person's file that was committed before it had an id, or without it."""
-        stood = self._stood.get(path, set())
+        stood = set(self._stood[path].values())
         said = any(
             frontmatter.equal_ignoring_crlf(document.content.strip("\r\n"), text.strip("\r\n"))
             for text in self._said[scope].texts
@@ -397,19 +408,22 @@ class Eraser:
             plain = plain.replace(text, ERASED.encode()) if len(text) >= LONG else plain
         return plain
 
-    def _index(self, scope: Scope, raw: bytes, *, copy: bool) -> bytes:
+    def _index(self, scope: Scope, path: str, raw: bytes, *, copy: bool) -> bytes:
         """Without the links that lead to what was erased, or quote it."""
-        labels = self._said[scope].labels
+        labels, folder = self._said[scope].labels, path.rpartition("/")[0]
 
         def stays(link: re.Match[bytes]) -> bool:
-            called = link[2].decode(errors="replace")
-            name = (scope, names.parse_id(called) or "")
-            if name in self._gone.memories or called in self._names.get(name, ()):
+            target = unquote(link[2].decode(errors="replace"))
+            memories = self._stood.get(f"{folder}/{target}", {})
+            if memories and all(memories.values()):
                 return False
-            if copy and name in self._gone.reworded:
+            reworded = any((scope, id) in self._gone.reworded for id in memories)
+            if copy and reworded:
                 return False
             # Another memory may well say the same.
-            return link[1] not in labels or bool(name[1] and name not in self._gone.reworded)
+            return link[1] not in labels or bool(
+                memories and not reworded and not any(memories.values())
+            )
 
         kept = []
         for line in raw.splitlines(keepends=True):
@@ -422,9 +436,10 @@ class Eraser:
         return b"".join(kept)
 
 
-def _is_of_memory(raw: bytes, path: str) -> bool:
+def _is_of_memory(raw: bytes, path: str, place: ParsedPath) -> bool:
     """Whether a copy that was kept beside a file is that of a memory, and of no record."""
-    return bool(frontmatter.load(raw).text("conflict_of")) or names.parse_id(path) is not None
+    is_record = place.session is not None or layout.is_index_copy(path.rpartition("/")[2])
+    return bool(frontmatter.load(raw).text("conflict_of")) or not is_record
 
 
 def _texts(body: dict[str, Any]) -> list[str]:

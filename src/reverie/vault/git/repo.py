@@ -52,7 +52,8 @@ IGNORED = (
     ".DS_Store",
     ".obsidian/workspace*",
 )
-ATTRIBUTES = ("* -text",)
+# What Reverie writes again with every change would hide the rest in 'git log -p'.
+ATTRIBUTES = ("* -text", ".reverie/** -diff", "MEMORY.md -diff")
 SUBJECT = 100
 NAME = 80
 ATTEMPTS = 3
@@ -140,10 +141,18 @@ class Repository:
         if not dot.is_file() and not (dot / "HEAD").is_file():
             self._make()
         wrote = add_missing_lines(self.root / ".gitignore", IGNORED)
-        if not os.path.lexists(self.root / ".gitattributes"):
-            wrote |= add_missing_lines(self.root / ".gitattributes", ATTRIBUTES)
+        wrote |= self._write_attributes()
         if wrote or self._head(self.git) is None:
             self.commit([".gitignore", ".gitattributes"], "vault init", author="")
+
+    def _write_attributes(self) -> bool:
+        """Write our attributes, unless a person changed those of an earlier version."""
+        path, ours = self.root / ".gitattributes", f"{ATTRIBUTES[0]}\n".encode()
+        try:
+            unchanged = not os.path.lexists(path) or path.read_bytes() == ours
+        except OSError:
+            return False
+        return unchanged and add_missing_lines(path, ATTRIBUTES)
 
     def _make(self) -> None:
         make_folder(self.root)
@@ -214,10 +223,10 @@ class Repository:
         changed = [name for name in found if name not in left]
         return self.commit(changed, f"checkpoint: {note.strip() or 'manual'}", author=author)
 
-    def log(self, path: str | None = None, limit: int = 10) -> list[CommitInfo]:
-        """Return the commits, newest first, of one file or folder if given."""
+    def log(self, *paths: str, limit: int = 10) -> list[CommitInfo]:
+        """Return the commits, newest first, of files and folders if given."""
         git = self.git
-        below = [] if path is None else [check_path(path)]
+        below = [check_path(path) for path in paths]
         self._refuse_programs(git)
         if limit < 1 or self._head(git) is None:
             return []

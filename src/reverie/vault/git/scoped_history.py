@@ -15,6 +15,7 @@ from reverie.model import Scope
 from reverie.text.normalize import one_line
 from reverie.vault import layout, service
 from reverie.vault.git.repo import CommitInfo
+from reverie.vault.layout import Folders
 from reverie.write import vault_link
 
 MAX_COMMITS = 100
@@ -27,10 +28,11 @@ _NAMED = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v":
 
 def history(space: Space, id: str | None = None, limit: int = 10) -> list[CommitInfo]:
     """Return the commits that changed files of this handle, or one memory's file, newest first."""
-    scope, many = Scope(space.name, space.user), limit
+    scope, many, folders = Scope(space.name, space.user), limit, service.folders(space)
     while True:
         found = service.history(space, id, many)
-        seen = [told for commit in found if (told := _redact_commit(commit, scope)) is not None]
+        redacted = (_redact_commit(commit, scope, folders) for commit in found)
+        seen = [commit for commit in redacted if commit is not None]
         if len(seen) >= limit or len(found) < many:
             return seen[:limit]
         many *= 4
@@ -43,7 +45,9 @@ def diff(space: Space, id: str | None = None, *, since: str | None = None) -> st
         return said
     # Every line of a file has a sign before it, so this begins a file and nothing else does.
     head, *files = re.split(r"^(?=diff --git )", said, flags=re.MULTILINE)
-    others = [f"/{folder}" for folder in _others(space.name)]
+    shared = service.folders(space).owner(Scope(space.name)).lower()
+    # In lower case, since a disk may ignore case.
+    others = (f"/{shared}/{layout.USERS}/", f"/{shared}/{layout.DELETED}/{layout.USERS}/")
     return head + "".join(
         file for file in files if not any(_names(file, folder) for folder in others)
     )
@@ -64,10 +68,11 @@ def find_memory_file(space: Space, id: str) -> tuple[str, str] | None:
     return path.relative_to(root).as_posix(), str(path)
 
 
-def _redact_commit(commit: CommitInfo, scope: Scope) -> CommitInfo | None:
+def _redact_commit(commit: CommitInfo, scope: Scope, folders: Folders) -> CommitInfo | None:
     """Return a commit without what belongs to others; None when nothing is left."""
     about = [path for path in commit.paths if not path.startswith(".")]
-    own = tuple(path for path in about if _is_seen(path, scope))
+    seen = {scope, Scope(scope.space)}
+    own = tuple(path for path in about if folders.owner_of(path) in seen)
     if about and not own:
         return None
     checkpoint = commit.subject.startswith(CHECKPOINT) and commit.author == _author(scope)
@@ -75,21 +80,6 @@ def _redact_commit(commit: CommitInfo, scope: Scope) -> CommitInfo | None:
         return replace(commit, paths=own)
     said = f"{scope.space}: {len(own)} file{'' if len(own) == 1 else 's'}"
     return replace(commit, paths=own, subject=said, body="")
-
-
-def _is_seen(path: str, scope: Scope) -> bool:
-    """Whether a path is one of the user's own files or a shared one of the space."""
-    shared = layout.owner_folder(Scope(scope.space, None))
-    if scope.user is not None and path.startswith(f"{layout.owner_folder(scope)}/"):
-        return True
-    return path.startswith(f"{shared}/") and not path.lower().startswith(_others(scope.space))
-
-
-def _others(space: str) -> tuple[str, ...]:
-    """Return the folders of a space that hold users' files, in lower case, since a disk may
-    ignore case."""
-    shared = layout.owner_folder(Scope(space, None)).lower()
-    return f"{shared}/{layout.USERS}/", f"{shared}/{layout.DELETED}/{layout.USERS}/"
 
 
 def _author(who: Space | Scope) -> str:
