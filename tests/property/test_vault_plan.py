@@ -120,7 +120,7 @@ class World:
         number, stem = 1, path.removesuffix(".md")
         while path in self.files:
             number += 1
-            path = f"{stem}~{number}.md"
+            path = f"{stem}-{number}.md"
         return path
 
     # -- a run --------------------------------------------------------------------------------
@@ -226,7 +226,7 @@ def _write_memory(world: World, action: act.WriteMemory) -> None:
     before = None if file is None or file.path not in world.files else world.files[file.path][0]
     if file is None or file.path != path:
         path = world.free_path(path, memory.id)
-    raw = render.memory_file(memory, before)
+    raw = render.memory_file(memory, before, subjects=action.subjects)
     new = VaultFile(
         path,
         "memory",
@@ -327,6 +327,12 @@ class VaultPlanMachine(RuleBasedStateMachine):
     def revise(self, number: int) -> None:
         if (found := self.memory(number)) and found.current.forgotten_at is None:
             self.world.change(found.scope, "revise", found.current.id, content=self.text())
+
+    @rule(number=st.integers(0, 50), subject=st.sampled_from(["Alec", "Eva", "Bob Miller", None]))
+    def change_subject(self, number: int, subject: str | None) -> None:
+        """A file that is named after a subject is renamed with it."""
+        if (found := self.memory(number)) and found.current.forgotten_at is None:
+            self.world.change(found.scope, "revise", found.current.id, subject=subject)
 
     @rule(number=st.integers(0, 50))
     def forget_or_restore(self, number: int) -> None:

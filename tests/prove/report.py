@@ -138,23 +138,36 @@ def as_json(
     }
 
 
+def _cells(*texts: str) -> str:
+    return "| " + " | ".join(text.replace("|", "\\|") for text in texts) + " |"
+
+
 def write_docs(
     rows: list[Row], results: dict[str, Result | None], page: Path | None = None
 ) -> None:
-    """Replace the table between the markers of docs/reliability.md by the saved full results."""
+    """Replace the table between the markers of docs/reliability.md by the saved full results.
+
+    A row without one keeps its line, which names the revision that it was run on: no checkout has
+    the results of all rows, which take longer than a day's work.
+    """
     page = page or ROOT / "docs" / "reliability.md"
     text = page.read_text(encoding="utf-8")
     versions_text = "; ".join(f"{name} {value}" for name, value in versions().items())
     lines = [f"Written by `make prove WRITE_DOCS=1`: {versions_text}.", ""]
     lines += ["| row | what is tested | asked | reached | result |", "|---|---|---|---|---|"]
+    before = [line for line in text.splitlines() if line.startswith("| R")]
     for row in rows:
         result = results.get(row.id)
+        asked = _cells(row.id, row.what, row.asked_text)
+        kept = [line for line in before if line.startswith(f"{asked} ")]
+        if result is None and kept:
+            lines += kept
+            continue
         ended = result is not None and result.status != "not run"
         status = (
             f"{result.status}, {result.revision}" if ended and result is not None else "not run"
         )
-        cells = (row.id, row.what, row.asked_text, reached(row, result), status)
-        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+        lines.append(f"{asked} {_cells(reached(row, result), status).removeprefix('| ')}")
     made = f"{BEGIN}\n{chr(10).join(lines)}\n{END}"
     replaced, count = re.subn(f"{BEGIN}.*?{END}", lambda _: made, text, flags=re.DOTALL)
     if count != 1:

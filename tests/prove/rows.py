@@ -502,4 +502,13 @@ ROWS: list[Row] = [
         ("tests/learn/test_corpus.py",),
         minutes=5,
     ),
+    Row(
+        "R43",
+        "store and vault edited at random, with kills between any two actions of a plan",
+        (least("sequences of edits", 5_000), least("kills between actions", 500)),
+        ("tests/property/test_vault_plan.py",),
+        full={"REVERIE_PROPERTY_EXAMPLES": "5000"},
+        quick={"REVERIE_PROPERTY_EXAMPLES": "30"},
+        minutes=5,
+    ),
 ]

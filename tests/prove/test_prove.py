@@ -121,6 +121,11 @@ def test_docs_get_the_table_between_their_markers(tmp_path: Path) -> None:
     assert text.startswith("before\n") and text.endswith("after\n") and "old" not in text
     assert "| R1 | a \\| b | kills ≥ 5; every case passes | kills 6; cases 1 passed" in text
     assert "| R2 | c | every case passes |  | not run |" in text
+    # A checkout without saved results keeps what the page has, unless the row asks for more now.
+    report.write_docs(rows, {}, page)
+    assert page.read_text(encoding="utf-8") == text
+    report.write_docs([Row("R1", "a | b", (least("kills", 9),))], {}, page)
+    assert "kills ≥ 9; every case passes |  | not run |" in page.read_text(encoding="utf-8")
 
 
 def test_every_row_has_an_id_of_its_own_and_a_place_in_the_docs() -> None:
