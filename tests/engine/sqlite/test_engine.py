@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import shutil
@@ -27,6 +28,7 @@ from reverie.engine import (
     schema,
     vector_math,
 )
+from reverie.engine.sqlite import engine as sqlite_engine
 from reverie.engine.sqlite import store_file
 from reverie.engine.sqlite import vectors as sqlite_vectors
 from reverie.engine.sqlite.engine import SQLiteEngine
@@ -245,6 +247,39 @@ def test_pragmas_are_set_on_every_connection(
             assert (found[0] if found else expected) == expected
     with engine._lease_connection() as lent:
         assert lent in {first, second, third}
+
+
+def test_many_connections_do_not_each_cache_the_whole_file(engine: SQLiteEngine) -> None:
+    add_large_table(engine, megabytes=16)
+    with contextlib.ExitStack() as lent:
+        connections = [lent.enter_context(engine._lease_connection()) for _ in range(8)]
+        for connection in connections:
+            connection.execute("SELECT max(length(data)) FROM filler").fetchall()
+        cached = [each.status(apsw.SQLITE_DBSTATUS_CACHE_USED)[0] for each in connections]
+    assert sum(cached) < 2 * (16 << 20)
+
+
+def test_idle_main_connection_is_taken_first(engine: SQLiteEngine) -> None:
+    with engine._lease_connection() as main, engine._lease_connection() as extra:
+        assert main.pragma("cache_size") == -sqlite_engine.MAIN_CACHE_KIB
+        assert extra.pragma("cache_size") == -sqlite_engine.EXTRA_CACHE_KIB
+    for _ in range(3):
+        with engine._lease_connection() as first, engine._lease_connection() as second:
+            assert (first, second) == (main, extra)
+    engine.drop_caches()
+    with engine._lease_connection() as new:
+        assert new is not main
+        assert new.pragma("cache_size") == -sqlite_engine.MAIN_CACHE_KIB
+
+
+def add_large_table(engine: SQLiteEngine, megabytes: int) -> None:
+    """Add a table of rows of one page each."""
+    with engine._lease_connection() as connection, connection:
+        connection.execute("CREATE TABLE filler (data BLOB)")
+        rows = (megabytes << 20) // 4096
+        connection.executemany(
+            "INSERT INTO filler VALUES (zeroblob(?))", ((3_800,) for _ in range(rows))
+        )
 
 
 def test_store_and_backup_files_have_mode_0600(tmp_path: Path) -> None:
