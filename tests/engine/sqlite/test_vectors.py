@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import mmap
 import random
 
+import numpy as np
 import pytest
 
 from reverie.engine import vector_math
+from reverie.engine.sqlite.vectors import MAPPED_BYTES, OwnerVectors
 from tests.conftest import Stores
 
 WORDS = ("zebra", "horse", "river", "amber", "violin", "carpet", "lemon", "winter")
@@ -37,3 +40,31 @@ def test_cached_reader_finds_the_same_vectors_as_a_fresh_one(
         with stores.open() as fresh:
             cold = fresh.space("ana").recall(query, mode="vector", limit=20)
         assert [(hit.id, hit.score) for hit in warm] == [(hit.id, hit.score) for hit in cold]
+
+
+def test_outgrown_matrix_is_unmapped() -> None:
+    """Malloc would keep it: a server that only grew one space held twice the memory of it."""
+    vectors, rows = OwnerVectors(0, 0), np.ones((64, 256), np.float32)
+    mappings = set()
+    for count in range(64, 4_096, 64):
+        vectors.extend([(count - 64, rows)], count)
+        if vectors.rows.nbytes >= MAPPED_BYTES:
+            mappings.add(id(memory_of(vectors)))
+            assert (vectors.rows[:count] == 1).all() and not vectors.rows[count:].any()
+    assert len(mappings) > 1
+    old = memory_of(vectors)
+    vectors.extend([], len(vectors.rows) + 1)
+    assert memory_of(vectors) is not old
+    # Raises BufferError while anything still refers to the old matrix.
+    old.close()
+
+
+def memory_of(vectors: OwnerVectors) -> mmap.mmap:
+    """The mapping that a matrix is a view of."""
+    base: object = vectors.rows.base
+    while isinstance(base, np.ndarray):
+        base = base.base
+    if isinstance(base, memoryview):
+        base = base.obj
+    assert isinstance(base, mmap.mmap)
+    return base
