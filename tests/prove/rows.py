@@ -67,6 +67,10 @@ class Row:
     full: Mapping[str, str] = field(default_factory=dict)
     quick: Mapping[str, str] = field(default_factory=dict)
     minutes: float = 1.0
+    # Whether files must lie on a disk: what survives a crash, and how long a sync takes.
+    durable: bool = True
+    # Whether the cases of a full run may be shared between processes: those that measure no time.
+    parallel: bool = False
 
     @property
     def figures(self) -> set[str]:
@@ -236,9 +240,15 @@ ROWS: list[Row] = [
         "random verbs, reopenings and clock steps: the store equals a model",
         (least("sequences of verbs", 5_000), least("longest sequence", 100)),
         ("tests/property/test_model.py",),
-        full={"REVERIE_PROPERTY_EXAMPLES": "2500", "REVERIE_PROPERTY_STEPS": "100"},
+        full={
+            "REVERIE_PROPERTY_EXAMPLES": "2500",
+            "REVERIE_PROPERTY_STEPS": "100",
+            "REVERIE_PROPERTY_PARTS": "10",
+        },
         quick={"REVERIE_PROPERTY_EXAMPLES": "20"},
-        minutes=120,
+        minutes=30,
+        durable=False,
+        parallel=True,
     ),
     Row(
         "R15",

@@ -23,6 +23,8 @@ Status = Literal["passed", "failed", "not run"]
 # A row that hangs ends as failed instead of keeping the others waiting.
 MAX_SECONDS = 4 * 3600
 KEPT_OUTPUT = 4_000
+# Files here are never written to a disk.
+MEMORY = Path("/dev/shm")
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,8 @@ def command_of(row: Row, *, quick: bool) -> list[str]:
     """Return the command that proves a row; a quick run does what ``make test`` does of it."""
     options = ["-q", "-p", "tests.figures", "-p", "no:cacheprovider", "--tb=short"]
     options += [] if quick else ["-p", "tests.tiers", "--prove"]
+    if row.parallel and not quick:
+        options += ["-n", str(os.cpu_count() or 1), "--dist", "worksteal"]
     selection = ["-k", row.only] if row.only else []
     return [sys.executable, "-m", "pytest", *options, *selection, *row.tests]
 
@@ -103,6 +107,7 @@ def environment_of(run: Run, row: Row, figures: Path) -> dict[str, str]:
         "REVERIE_FIGURES": str(figures),
         "REVERIE_SEED": str(run.seed),
         "PYTHONPATH": str(ROOT),
+        **({} if row.durable or not MEMORY.is_dir() else {"TMPDIR": str(MEMORY)}),
     }
 
 

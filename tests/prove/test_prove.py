@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -59,6 +60,25 @@ def test_row_runs_its_tests_and_takes_their_figures(tmp_path: Path) -> None:
     assert (result.passed, result.failed, result.skipped) == (1, 1, 1)
     assert result.status == "failed"
     assert result.reasons == ("the command ended with 1", "left out: nothing to see here")
+
+
+def test_parallel_row_adds_up_the_figures_of_its_processes(tmp_path: Path) -> None:
+    path = tmp_path / "test_example.py"
+    path.write_text(EXAMPLE, encoding="utf-8")
+    row = Row("R0", "x", (least("kills", 7),), (str(path),), parallel=True)
+    assert "-n" in runner.command_of(row, quick=False)
+    assert "-n" not in runner.command_of(row, quick=True)
+    result = prove(run_of(tmp_path), row)
+    assert result.figures == {"kills": 7, "slowest": 0.5}
+    assert (result.passed, result.failed, result.skipped) == (1, 1, 1)
+
+
+def test_only_rows_that_need_no_disk_have_their_files_in_memory(tmp_path: Path) -> None:
+    run, usual = run_of(tmp_path), os.environ.get("TMPDIR")
+    on_disk, in_memory = Row("R0", "x", ()), Row("R0", "x", (), durable=False)
+    assert runner.environment_of(run, on_disk, tmp_path).get("TMPDIR") == usual
+    if runner.MEMORY.is_dir():
+        assert runner.environment_of(run, in_memory, tmp_path)["TMPDIR"] == str(runner.MEMORY)
 
 
 def test_row_passes_when_every_figure_is_reached(tmp_path: Path) -> None:
