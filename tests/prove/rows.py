@@ -433,6 +433,7 @@ ROWS: list[Row] = [
             least("minutes", 30),
             none("invariants broken"),
             most("growth of memory, share", 0.10),
+            most("growth of memory at rest, share", 0.05),
             most("growth of open files", 0),
             most("largest write-ahead log", 64, " MB"),
         ),

@@ -128,10 +128,16 @@ class World:
 
     # -- the run --------------------------------------------------------------------------------
 
-    def run(self, schedule: Schedule, during: Callable[[], None] = lambda: None) -> None:
+    def run(
+        self,
+        schedule: Schedule,
+        during: Callable[[], None] = lambda: None,
+        afterwards: Callable[[], None] = lambda: None,
+    ) -> None:
         """Do everything that the schedule says, then let everything heal.
 
-        ``during`` is called before each fault and once at the end, while everything runs.
+        ``during`` is called before each fault and once at the end, ``afterwards`` when nobody
+        writes any more, both while everything runs.
         """
         try:
             for server in self.servers:
@@ -155,6 +161,7 @@ class World:
                 raise self._failures[0]
             self._servers_agree()
             during()
+            afterwards()
         finally:
             for program in (*self.servers, self.worker):
                 program.kill()
@@ -315,6 +322,12 @@ class World:
                     return
                 assert time.monotonic() < deadline, _first_difference(*answers)
                 time.sleep(0.2)
+
+    def read_everything(self, server: int) -> None:
+        """Ask one server for all that every owner sees."""
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        with httpx2.Client(headers=headers, timeout=PATIENCE, verify=False) as client:
+            assert None not in self._everything(client, server)
 
     def _everything(self, client: httpx2.Client, server: int) -> list[str | None]:
         answers: list[str | None] = []
