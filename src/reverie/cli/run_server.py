@@ -21,6 +21,7 @@ from reverie.server.guard import LOOPBACK_HOSTS
 from reverie.server.run import (
     bind_socket,
     create_server,
+    limit_malloc_arenas,
     operator_token,
     run,
     token_file,
@@ -39,6 +40,7 @@ def run_server(
     is_public = not is_loopback(settings.host)
     if is_public and trust_local:
         raise ConfigError("--trust-local is for a server that only this machine reaches")
+    limit_malloc_arenas()
     with (
         open_store(settings=settings) as store,
         contextlib.closing(bind_socket(settings.host, settings.port)) as listening_socket,
