@@ -13,7 +13,6 @@ from reverie.model import Scope
 from reverie.protocols import Owner, Transaction
 from reverie.text import frontmatter
 from reverie.vault import disk, index_file, layout, permissions, render
-from reverie.vault.disk import FileStamp
 from reverie.vault.file_cache import VaultFile
 from reverie.vault.layout import ParsedPath
 from reverie.vault.log_position import BATCH, LogPosition
@@ -65,6 +64,8 @@ class Collector:
         # The last entry of each owner that this run writes, so that it ends under steady writes.
         self._ends: dict[Owner, int] = {}
         self._last_ends: dict[Owner, int] = {}
+        # Whether all files were compared with the cache, and whether the store is as well.
+        self._surveyed = False
         self.looked_everywhere = False
 
     # -- where to look ------------------------------------------------------------------------
@@ -86,12 +87,14 @@ class Collector:
 
     def _survey(self) -> disk.FolderScan:
         """Find the paths that may differ from the cache."""
+        self._surveyed = True
         vault = self._vault
         survey = disk.scan_folder(vault.root, vault.root)
         self._unusable.update(survey.closed)
-        known = {file.path: file for file in vault.files.below("")}
+        known = vault.files.stamps()
         for path, stamp in survey.files.items():
-            if self._is_shown(path) and not _has_stamp(known.get(path), stamp):
+            # First what is quick, since most files are unchanged.
+            if known.get(path) != stamp and self._is_shown(path):
                 self._paths.add(path)
         self._gone = {path for path in known if path not in survey.files and not survey.hides(path)}
         self._paths |= self._gone
@@ -203,10 +206,10 @@ class Collector:
         work.add_sessions(self._sessions)
         # The disk is read outside of a transaction, which would keep erased rows from going.
         work.compare(self._paths, self._place)
-        if work.must_look_everywhere and not self.looked_everywhere:
-            self.look_everywhere()
+        if work.must_look_everywhere and not self._surveyed:
+            self._survey()
             return self.snapshot(owner, check=check, failed=failed)
-        if work.disk.gone.keys() - self._gone and self.looked_everywhere:
+        if work.disk.gone.keys() - self._gone and self._surveyed:
             # Deleted or moved since then.
             self._survey()
             work.compare(self._paths, self._place)
@@ -581,7 +584,3 @@ def _totals(files: Iterable[VaultFile]) -> dict[Scope, int]:
         if file.what in {"memory", "turns"} and not layout.is_deleted(file.path):
             found.setdefault(file.scope, set()).add((file.what, file.name))
     return {scope: len(items) for scope, items in found.items()}
-
-
-def _has_stamp(known: VaultFile | None, stamp: FileStamp) -> bool:
-    return known is not None and known.stamp == stamp

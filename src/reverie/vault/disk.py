@@ -300,7 +300,7 @@ def scan_folder(root: Path, below: Path) -> FolderScan:
             found.closed[str(folder)[start:]] = f"cannot be read: {error.strerror}"
             continue
         for entry in entries:
-            _scan_entry(found, entry, Path(entry.path).as_posix()[start:], waiting)
+            _scan_entry(found, entry, entry.path[start:].replace(os.sep, "/"), waiting)
     return found
 
 

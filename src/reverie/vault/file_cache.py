@@ -205,6 +205,11 @@ class FileCache:
             return list(self._found("1", ()))
         return list(self._found("path > ? AND path < ?", (f"{folder}/", f"{folder}0")))
 
+    def stamps(self) -> dict[str, FileStamp]:
+        """Return the stamp of each file, by its path."""
+        rows = self._run("SELECT path, size, mtime, inode FROM files")
+        return {path: FileStamp(*stamp) for path, *stamp in rows}
+
     def unwritten(self) -> list[VaultFile]:
         """Return the files that were read and do not show the store's version yet."""
         return list(self._found("what = 'memory' AND version = 0", ()))
