@@ -95,6 +95,7 @@ ROWS: list[Row] = [
         full={"REVERIE_CRASH_ROUNDS": "10000"},
         quick={"REVERIE_CRASH_ROUNDS": "80"},
         minutes=60,
+        parallel=True,
     ),
     Row(
         "R2",
@@ -112,6 +113,7 @@ ROWS: list[Row] = [
         full={"REVERIE_CRASH_ROUNDS": "4000"},
         quick={"REVERIE_CRASH_ROUNDS": "80"},
         minutes=20,
+        parallel=True,
     ),
     Row(
         "R3",
@@ -128,6 +130,7 @@ ROWS: list[Row] = [
             "tests/crash/test_faults.py::test_disk_that_never_syncs_again_acknowledges_nothing",
         ),
         minutes=4,
+        parallel=True,
     ),
     Row(
         "R4",
@@ -149,6 +152,7 @@ ROWS: list[Row] = [
             "tests/crash/test_faults.py::test_fault_while_opening_is_a_typed_error_and_harmless",
         ),
         minutes=10,
+        parallel=True,
     ),
     Row(
         "R5",
@@ -227,6 +231,7 @@ ROWS: list[Row] = [
         full={"REVERIE_CRASH_SERVER_ROUNDS": "200"},
         quick={"REVERIE_CRASH_SERVER_ROUNDS": "5"},
         minutes=25,
+        parallel=True,
     ),
     Row(
         "R13",
@@ -234,6 +239,7 @@ ROWS: list[Row] = [
         (),
         ("tests/contract", "tests/engine/test_engine_parity.py"),
         minutes=15,
+        parallel=True,
     ),
     Row(
         "R14",
@@ -267,6 +273,7 @@ ROWS: list[Row] = [
         (least("kinds of misbehaviour", 40), none("turns lost")),
         ("tests/learn/test_faulty_models.py",),
         minutes=4,
+        parallel=True,
     ),
     Row(
         "R17",
@@ -314,6 +321,7 @@ ROWS: list[Row] = [
         full={"REVERIE_FUZZ_INPUTS": "12000"},
         quick={"REVERIE_FUZZ_INPUTS": "500"},
         minutes=20,
+        parallel=True,
     ),
     Row(
         "R22",
@@ -336,6 +344,7 @@ ROWS: list[Row] = [
         full={"REVERIE_PROPERTY_EXAMPLES": "240"},
         quick={"REVERIE_PROPERTY_EXAMPLES": "30"},
         minutes=15,
+        parallel=True,
     ),
     Row(
         "R24",
@@ -343,6 +352,7 @@ ROWS: list[Row] = [
         (),
         ("tests/test_architecture.py", "tests/engine/postgres/test_row_security.py"),
         minutes=3,
+        parallel=True,
     ),
     Row(
         "R25",
@@ -350,6 +360,7 @@ ROWS: list[Row] = [
         (least("cells", 300),),
         ("tests/server/test_rights.py",),
         minutes=1,
+        parallel=True,
     ),
     Row(
         "R26",
@@ -371,6 +382,7 @@ ROWS: list[Row] = [
         (least("hostile names and files", 500), none("files changed outside the vault")),
         ("tests/vault/test_hostile.py", "tests/vault/git/test_hostile_repository.py"),
         minutes=12,
+        parallel=True,
     ),
     Row(
         "R29",
@@ -383,6 +395,7 @@ ROWS: list[Row] = [
         ),
         ("tests/text/secrets/test_detect.py", "tests/contract/test_secrets.py"),
         minutes=3,
+        parallel=True,
     ),
     Row(
         "R30",
@@ -425,6 +438,7 @@ ROWS: list[Row] = [
             "tests/engine/postgres/test_engine.py::test_newer_schema_version_is_refused_and_unchanged",
         ),
         minutes=2,
+        parallel=True,
     ),
     Row(
         "R34",
@@ -466,6 +480,7 @@ ROWS: list[Row] = [
         full={"REVERIE_CRASH_SIMULATIONS": "20"},
         quick={"REVERIE_CRASH_SIMULATIONS": "1"},
         minutes=20,
+        parallel=True,
     ),
     Row(
         "R37",
@@ -473,6 +488,7 @@ ROWS: list[Row] = [
         (least("points in time", 1_000), least("states opened", 3_000), none("states with a loss")),
         ("tests/crash/test_power_loss.py",),
         minutes=10,
+        parallel=True,
     ),
     Row(
         "R38",
@@ -480,6 +496,7 @@ ROWS: list[Row] = [
         (least("calls with too little memory", 400),),
         ("tests/crash/test_out_of_memory.py",),
         minutes=10,
+        parallel=True,
     ),
     Row(
         "R39",
@@ -488,6 +505,7 @@ ROWS: list[Row] = [
         ("tests/maintenance/test_damage.py", "tests/contract/test_damage.py"),
         quick={"REVERIE_DAMAGE_FLIPS": "24", "REVERIE_DAMAGE_OTHERS": "3"},
         minutes=30,
+        parallel=True,
     ),
     Row(
         "R40",

@@ -152,7 +152,8 @@ def message(space: str, changes: Sequence[PendingChange]) -> str:
     if len(lines) == 1:
         return _subject(name, lines[0])
     if not lines:
-        return f"{name}: files"
+        shown = {each.path.rpartition("/")[2] for each in changes}
+        return f"{name}: {'index' if shown == {layout.INDEX} else 'files'}"
     counts = Counter(found[1] for line in lines if (found := _OP.search(line)))
     told = [f"{counts[op]} {done}" for op, done in _DONE.items() if counts[op]]
     other = len(lines) - sum(counts.values())
