@@ -67,8 +67,11 @@ class Launcher:
             with contextlib.suppress(OSError):
                 fcntl.fcntl(self._said, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
         assert "ready" in self._line()
+        self.idle = True
+        """Whether no writer runs and all that writers said is read."""
 
     def start(self, work: str, path: Path | str, *, alone: bool = False, **order: Any) -> None:
+        self.idle = False
         order = {"work": work, "path": str(path), "alone": alone, "embedder": "hashing"} | order
         self._orders.write(json.dumps(order).encode() + b"\n")
         self._orders.flush()
@@ -82,6 +85,7 @@ class Launcher:
             assert "error" not in line, line["error"]
             assert name in line or "ended" not in line, lines
             if name in line:
+                self.idle = "ended" in line
                 return lines
 
     def kill(self) -> list[dict[str, Any]]:
@@ -106,11 +110,41 @@ class Launcher:
                 return found
 
 
-@pytest.fixture
-def launcher() -> Iterator[Launcher]:
-    made = Launcher("tests.crash.writer")
+class Launchers:
+    """Lends a launcher to one test after the other, since to start one takes half a second."""
+
+    def __init__(self, module: str) -> None:
+        self._module = module
+        self._free: list[Launcher] = []
+
+    @contextlib.contextmanager
+    def lend(self) -> Iterator[Launcher]:
+        launcher = self._free.pop() if self._free else Launcher(self._module)
+        try:
+            yield launcher
+        finally:
+            # A test that failed may have left a writer behind.
+            if launcher.idle:
+                self._free.append(launcher)
+            else:
+                launcher.close()
+
+    def close(self) -> None:
+        for launcher in self._free:
+            launcher.close()
+
+
+@pytest.fixture(scope="module")
+def launchers() -> Iterator[Launchers]:
+    made = Launchers("tests.crash.writer")
     yield made
     made.close()
+
+
+@pytest.fixture
+def launcher(launchers: Launchers) -> Iterator[Launcher]:
+    with launchers.lend() as lent:
+        yield lent
 
 
 def take_in(ledger: Ledger, lines: list[dict[str, Any]]) -> Intent | None:

@@ -27,7 +27,7 @@ from tests.crash.conversations import (
     perform,
     step_from,
 )
-from tests.crash.test_kill import LONGEST_DELAY, Launcher
+from tests.crash.test_kill import LONGEST_DELAY, Launcher, Launchers
 from tests.tiers import PROVE
 
 WRITER = "tests.crash.session_writer"
@@ -39,19 +39,17 @@ ROUNDS_A_FILE = 20
 ROUNDS_A_DRAIN = 4
 
 
-@pytest.fixture
-def launcher() -> Iterator[Launcher]:
-    made = Launcher(WRITER)
-    yield made
-    made.close()
-
-
 @pytest.fixture(scope="module")
-def lone_launcher() -> Iterator[Launcher]:
-    """For children that die by themselves: none is left for the next test."""
-    made = Launcher(WRITER)
+def launchers() -> Iterator[Launchers]:
+    made = Launchers(WRITER)
     yield made
     made.close()
+
+
+@pytest.fixture
+def launcher(launchers: Launchers) -> Iterator[Launcher]:
+    with launchers.lend() as lent:
+        yield lent
 
 
 def take_in(
@@ -125,12 +123,12 @@ def killed(launcher: Launcher, path: Path, step: Step, where: str, at: int) -> N
 
 @pytest.mark.parametrize("at", range(MANY))
 def test_kill_within_append_many_leaves_all_messages_or_none(
-    tmp_path: Path, lone_launcher: Launcher, at: int
+    tmp_path: Path, launcher: Launcher, at: int
 ) -> None:
     path = tmp_path / "store.db"
     diary = begun(path)
     step = Step("append_many", "many", "chat", taught("many", MANY))
-    killed(lone_launcher, path, step, "append", at)
+    killed(launcher, path, step, "append", at)
     with open_store(path) as store:
         diary.check(store)
         diary.settle(store, step)
@@ -139,12 +137,12 @@ def test_kill_within_append_many_leaves_all_messages_or_none(
 
 @pytest.mark.parametrize("at", range(4))
 def test_kill_between_learned_changes_and_job_end_applies_them_once(
-    tmp_path: Path, lone_launcher: Launcher, at: int
+    tmp_path: Path, launcher: Launcher, at: int
 ) -> None:
     path = tmp_path / "store.db"
     diary = begun(path)
     drain = Step("drain", "")
-    killed(lone_launcher, path, drain, "finish", at)
+    killed(launcher, path, drain, "finish", at)
     with open_store(path) as store:
         diary.check(store)
         diary.record(drain, perform(store, drain))
@@ -156,7 +154,7 @@ def test_kill_between_learned_changes_and_job_end_applies_them_once(
 
 
 def test_kill_between_session_erase_and_file_cleanup_is_completed_later(
-    tmp_path: Path, lone_launcher: Launcher
+    tmp_path: Path, launcher: Launcher
 ) -> None:
     """The job that finishes an erase finishes all of it, what was learned included."""
     path = tmp_path / "store.db"
@@ -170,7 +168,7 @@ def test_kill_between_session_erase_and_file_cleanup_is_completed_later(
             diary.record(step, perform(store, step))
         diary.check(store)
     erase = Step("erase", "erase", "vault")
-    killed(lone_launcher, path, erase, "scrub", 0)
+    killed(launcher, path, erase, "scrub", 0)
     with open_store(path) as store:
         diary = diary.after(erase, "vault")
         diary.check(store)
