@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import itertools
 import os
 import random
@@ -152,6 +154,28 @@ def tamper(store: Store, sql: str, *values: Any) -> int:
     with engine_of(store).write() as tx:
         tx.enter_all_owners()
         return tx.run(sql, values)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Let each xdist worker of a whole run import another part of the test files first.
+
+    pytest rewrites the assertions of a file when it is imported for the first time, and stores the
+    result. In a fresh checkout every worker would rewrite every file: they collect at one pace.
+    The cases of a test must not depend on what was imported before; xdist reports one that does.
+    """
+    whole = session.config.args_source is pytest.Config.ArgsSource.TESTPATHS
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "").removeprefix("gw")
+    if not whole or not worker:
+        return
+    folder = Path(__file__).parent
+    files = sorted(folder.rglob("test_*.py"))
+    first = len(files) * int(worker) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+    for file in files[first:] + files[:first]:
+        name = ".".join(file.relative_to(folder.parent).with_suffix("").parts)
+        # The collection imports it again, and reports the error as it always does.
+        with contextlib.suppress(Exception, pytest.skip.Exception):
+            importlib.import_module(name)
 
 
 _HOMES = itertools.count()
