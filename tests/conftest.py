@@ -16,6 +16,7 @@ from functools import cache, partialmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import hypothesis
 import pytest
 
 import reverie
@@ -29,6 +30,10 @@ from tests.tiers import PROVE as PROVE
 
 if TYPE_CHECKING:
     from reverie.protocols import Matrix, Vector
+
+# No test asserts a time: an example that waits for a busy core must not fail.
+hypothesis.settings.register_profile("no deadline", hypothesis.settings(), deadline=None)
+hypothesis.settings.load_profile("no deadline")
 
 START = 1_767_225_600_000  # 2026-01-01T00:00:00Z
 SECOND = 1_000

@@ -121,7 +121,7 @@ def test_watch_imports_many_files_at_once(watched: Living) -> None:
     assert {memory.content for memory in watched.ana.memories()} == {
         f"Fact number {number}" for number in range(60)
     }
-    eventually(lambda: all("id:" in file.read_text("utf-8") for file in folder.iterdir()))
+    eventually(lambda: all("id:" in file.read_text("utf-8") for file in folder.glob("*.md")))
 
 
 def test_watch_forgets_a_deleted_file(watched: Living) -> None:
