@@ -64,7 +64,7 @@ def stopped_writer(address: str, space: str, what: str = "write") -> Iterator[St
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.crash.stopped_writer", address, space, what],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"},
     )
     try:
         _await_stop(process)

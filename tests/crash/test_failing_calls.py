@@ -47,7 +47,11 @@ def results_of(library: Path, folder: Path, faults: list[dict[str, Any]]) -> lis
     done = subprocess.run(
         [sys.executable, "-m", "tests.crash.failing_writer"],
         input=json.dumps({"folder": str(folder), "faults": faults}) + "\n",
-        env={**os.environ, "LD_PRELOAD": str(library), "PYTHONPATH": str(ROOT)},
+        env={
+            **os.environ,
+            "LD_PRELOAD": str(library),
+            "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
+        },
         cwd=ROOT,
         text=True,
         capture_output=True,

@@ -192,7 +192,7 @@ def test_python_without_memory_raises_and_goes_on(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"},
         check=False,
     )
     lines = [json.loads(line) for line in done.stdout.splitlines()]

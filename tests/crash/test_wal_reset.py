@@ -85,7 +85,11 @@ def started(*command: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, *command],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "REVERIE_EMBEDDER": "hashing"},
+        env={
+            **os.environ,
+            "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
+            "REVERIE_EMBEDDER": "hashing",
+        },
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -61,7 +61,11 @@ class Program:
         self._process = subprocess.Popen(
             command,
             cwd=ROOT,
-            env={**os.environ, **self._environment, "PYTHONPATH": str(ROOT)},
+            env={
+                **os.environ,
+                **self._environment,
+                "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
+            },
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
