@@ -36,6 +36,9 @@ MEMORY = $(shell awk '$$2 == "/dev/shm" && $$4 !~ /noexec/' /proc/mounts 2>/dev/
   df -Pk /dev/shm | awk 'NR == 2 && $$4 > 4000000 {print "TMPDIR=/dev/shm"}')
 # The tests start hundreds of processes: each would compile the package where no .pyc may be written.
 test: export PYTHONDONTWRITEBYTECODE :=
+# A test waits for a process, a server or a deadline for a third of its time, so two cores have work
+# for four workers. Each needs 0.7 GB.
+test: WORKERS = 4
 # mypy uses one core for most of a minute, so it runs beside pytest and is reported at the end.
 test: $(VENV)/.browser  ## everything that gates a change; says how many cases are left to prove
 	$(BIN)/ruff check .
