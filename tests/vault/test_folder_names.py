@@ -157,22 +157,22 @@ def test_killed_renaming_goes_on_at_the_next_sync(
     old: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = sorted(map(old.read, old.files()))
-    move: Callable[..., None] = folder_names._Renaming.move
+    move: Callable[..., None] = folder_names._move
     for many in (1, 4, 9):
         done = 0
 
-        def killed(self: object, source: str, target: str) -> None:
+        def killed(vault: object, source: str, target: str) -> None:
             nonlocal done
             done += 1
             if done > many:  # noqa: B023
                 raise KeyboardInterrupt
-            move(self, source, target)
+            move(vault, source, target)
 
-        monkeypatch.setattr(folder_names._Renaming, "move", killed)
+        monkeypatch.setattr(folder_names, "_move", killed)
         with pytest.raises(KeyboardInterrupt):
             old.sync()
         assert sorted(map(old.read, old.files())) == before
-    monkeypatch.setattr(folder_names._Renaming, "move", move)
+    monkeypatch.setattr(folder_names, "_move", move)
     assert not old.sync()
     assert sorted(map(old.read, old.files())) == before
     assert_equal(old)

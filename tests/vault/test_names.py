@@ -215,6 +215,7 @@ def test_second_of_two_alike_names_gets_a_number_and_keeps_it(tmp_path: Path) ->
         assert assign(vault, Scope("ana")) == "ana-2"
         assert assign(vault, Scope("ANA")) == "ANA-3"
         assert assign(vault, Scope("ana-2")) == "ana-2-2"
+        vault.write_names(lambda name: False)
     (tmp_path / ".reverie" / "files.db").unlink()
     with Vault.open(tmp_path) as vault:
         found = [vault.folders.owner(Scope(name)) for name in ("Ana", "ana", "ANA", "ana-2")]
@@ -236,6 +237,7 @@ def test_damaged_file_of_names_is_an_error_that_says_what_to_do(tmp_path: Path) 
     with Vault.init(tmp_path) as vault:
         ensure_names(vault, Redaction())
         assign(vault, Scope("a/b"))
+        vault.write_names(lambda name: False)
     (tmp_path / ".reverie" / "files.db").unlink()
     (tmp_path / ".reverie" / "names.json").write_text("{")
     with pytest.raises(VaultError, match=r"names\.json is damaged: restore it"):

@@ -212,7 +212,7 @@ def _read_value(events: Iterator[Any]) -> _ScannedValue:
     texts: list[str] = []
     kinds: list[type] = []
     flows: list[bool] = []
-    end, marked = 0, False
+    end, marked, all_flow = 0, False, True
     for event in events:
         if isinstance(event, yaml.AliasEvent):
             raise InvalidFrontMatter("the front matter has an alias (*): write the value itself")
@@ -220,6 +220,7 @@ def _read_value(events: Iterator[Any]) -> _ScannedValue:
             marked = marked or _has_anchor_or_tag(event)
             kinds.append(type(event))
             flows.append(bool(event.flow_style))
+            all_flow = all_flow and bool(event.flow_style)
             if len(flows) > _MAX_DEPTH:
                 raise InvalidFrontMatter(
                     "the front matter is nested too deeply: write plain keys and values"
@@ -235,6 +236,9 @@ def _read_value(events: Iterator[Any]) -> _ScannedValue:
             break
     if not kinds:
         return _ScannedValue(texts[0], end, marked)
+    if kinds == [yaml.SequenceStartEvent] * 2 and len(texts) == 1 and all_flow:
+        # A link between notes that somebody wrote without quotes.
+        return _ScannedValue(f"[[{texts[0]}]]", end, marked)
     return _ScannedValue(texts if kinds == [yaml.SequenceStartEvent] else None, end, marked)
 
 

@@ -126,12 +126,19 @@ def inline_tags(text: str) -> tuple[str, ...]:
             fenced = not fenced
         elif not fenced and "#" in line:
             spoken = _CODE_SPAN.sub(" ", line)
-            found.update(
-                (tag.lower(), None)
-                for tag in _INLINE_TAG.findall(spoken)
-                if tag.strip("0123456789-_/") and len(tag) <= MAX_TAG_CHARS
-            )
+            lowered = (tag.lower() for tag in _INLINE_TAG.findall(spoken))
+            found.update((tag, None) for tag in lowered if _is_inline_tag(tag))
     return tuple(found)
+
+
+def _is_inline_tag(tag: str) -> bool:
+    """Whether a word after ``#`` is a tag that ``clean_tags`` accepts, and no number."""
+    if not tag.strip("0123456789-_/"):
+        return False
+    try:
+        return clean_tags([tag]) == (tag,)
+    except InvalidInput:
+        return False
 
 
 def concept_tags(text: str, limit: int = 8) -> tuple[str, ...]:

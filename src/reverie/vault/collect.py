@@ -160,7 +160,7 @@ class Collector:
         """Whether a file belongs to a space of the vault; other Markdown files are reported."""
         if self._place(path) is not None:
             return True
-        space = self._vault.folders.name_of(path.partition("/")[0])
+        space = self._vault.folders.space_at(path.partition("/")[0])
         if layout.is_misplaced(path) and self._vault.config.shows(space):
             self._unusable[path] = (
                 "what is a user's stands in users/, also what was forgotten: move it"

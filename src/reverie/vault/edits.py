@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import TypedDict, cast
 
 from reverie.model import TRUSTS, Memory, Trust
 from reverie.text import frontmatter
@@ -21,14 +21,22 @@ class FileLabels(TypedDict):
     pinned: bool
 
 
-def parse_labels(document: Document) -> FileLabels:
-    """Read the labels from front matter; those it does not name have their defaults."""
-    return {
+def parse_labels(document: Document, current: Memory | None = None) -> FileLabels:
+    """Read the labels from front matter; those it does not name have their defaults.
+
+    Those that cannot be read stay as they are in ``current``.
+    """
+    found: FileLabels = {
         "category": document.text("category") or "general",
         "subject": render.parse_subject(document.text("subject") or "") or None,
         "tags": document.items("tags"),
         "pinned": (document.text("pinned") or "").lower() in {"true", "yes", "on", "1"},
     }
+    if current is not None:
+        known = memory_labels(current)
+        unread = {key: known[key] for key in known if key in document.unreadable_keys}  # type: ignore[literal-required]
+        return cast(FileLabels, {**found, **unread})
+    return found
 
 
 def parse_trust(document: Document) -> Trust:

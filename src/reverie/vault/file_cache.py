@@ -120,16 +120,23 @@ class FileCache:
             connection.pragma("synchronous", "NORMAL")
             # Pending lines of commit messages quote memories, which may be erased.
             connection.pragma("secure_delete", True)
-            with connection:
-                if connection.pragma("user_version") != FORMAT:
-                    for table in _NAMES:
-                        connection.execute(f"DROP TABLE IF EXISTS {table}")
-                    connection.pragma("user_version", FORMAT)
-                connection.execute(_TABLES)
+            if connection.pragma("user_version") != FORMAT:
+                FileCache._make_tables(connection)
         except BaseException:
             connection.close()
             raise
         return connection
+
+    @staticmethod
+    def _make_tables(connection: apsw.Connection) -> None:
+        # A write lock from the start: two processes that open a new vault wait for each other.
+        connection.execute("BEGIN IMMEDIATE")
+        if connection.pragma("user_version") != FORMAT:
+            for table in _NAMES:
+                connection.execute(f"DROP TABLE IF EXISTS {table}")
+            connection.execute(_TABLES)
+            connection.pragma("user_version", FORMAT)
+        connection.execute("COMMIT")
 
     def _throw_away(self) -> None:
         """Delete the database; it can be made again from the files."""
@@ -167,7 +174,7 @@ class FileCache:
             self._run("DELETE FROM cursors")
             self._run(
                 "DELETE FROM facts WHERE name NOT LIKE 'folder:%' AND name NOT LIKE 'former:%' "
-                "AND name NOT IN ('names', 'private')"
+                "AND name NOT IN ('names', 'learned', 'private')"
             )
 
     def scrub(self) -> None:

@@ -1,4 +1,4 @@
-"""Give the files and folders of a vault of an earlier version the names they would get today.
+"""Find out whose each folder of a vault is, and rename what an earlier version named.
 
 Earlier versions encoded exact names in file names: ``Ana=1`` and ``my%20chat`` for folders, the id
 of a memory in the name of its file. Exact names are in front matter and in ``names.json`` now.
@@ -11,6 +11,7 @@ import hashlib
 import os
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 from urllib.parse import unquote
 
 from reverie.dates import to_ms
@@ -18,42 +19,47 @@ from reverie.errors import InvalidInput
 from reverie.model import Scope
 from reverie.text import frontmatter
 from reverie.text.frontmatter import Document
-from reverie.vault import disk, layout
+from reverie.vault import disk, layout, names, render
 from reverie.vault.git.commit import commit_pending, open_repository
+from reverie.vault.git.commit_policy import CommitPolicy
 from reverie.vault.git.process import GitBusy
+from reverie.vault.log_position import SCANNED
 from reverie.vault.vault import Vault
 from reverie.write.secret_policy import Redaction
 
 SUBJECT = "vault: name files and folders after what they hold"
+# A fact of the file cache: front matter was compared with the recorded names.
+_LEARNED = "learned"
 _CAPITALS = re.compile(r"=([0-9a-f]{1,30})\Z")
 _CUT = re.compile(r"~([0-9a-f]{16})\Z")
 _FILE = re.compile(r"(?P<stem>.+)--(?P<id>[A-Za-z0-9]{8})(?:_[0-9a-f]{2})?(?:~\d+)?\.md", re.ASCII)
 
 
-def ensure_names(vault: Vault, redaction: Redaction) -> bool:
+def ensure_names(vault: Vault, redaction: Redaction) -> None:
     """Make sure that it is recorded whose each folder is, and that all have today's names.
 
-    In a vault without a file of names, exact names are read from front matter and the log, and what
-    an earlier version named is renamed, in one commit. The caller must hold the lock. After a kill
-    the next call goes on, since the file of names is written last. Return whether there was
-    something to do; the cache is empty then.
+    With a new file cache, front matter is compared with the file of names, which may be lost or
+    out of date. In a vault without that file, what an earlier version named is renamed, in one
+    commit. The caller must hold the lock. After a kill the next call goes on, since the file of
+    names is written last.
     """
-    if disk.stamp(vault.names_file) is not None:
-        return False
-    # All files are read again afterwards, wherever they are then.
-    vault.files.drop_owners(vault.files.scopes(), ())
-    work = _Renaming(vault)
-    moves = work.plan()
+    is_old = disk.stamp(vault.names_file) is None
+    if not is_old and vault.files.fact(_LEARNED) is not None:
+        return
+    work = _Folders(vault)
+    work.record()
+    moves = work.plan_moves() if is_old else []
     if moves:
         with contextlib.suppress(GitBusy):
             commit_pending(vault, redaction)
+        # Done first: the indexes have to be written again, also after a kill.
+        vault.files.drop_owners((), (SCANNED,))
     for old, new in moves:
-        work.move(old, new)
-    vault.write_names("")
-    vault.files.look_again()
+        _move(vault, old, new)
+    vault.files.set_meta(_LEARNED, "yes")
+    vault.write_names(CommitPolicy(redaction).is_secret_name, check=True)
     if moves:
         _commit(vault, redaction)
-    return True
 
 
 def _commit(vault: Vault, redaction: Redaction) -> None:
@@ -67,110 +73,177 @@ def _commit(vault: Vault, redaction: Redaction) -> None:
         vault.files.committed(pending)
 
 
-class _Renaming:
-    """Finds out whose each folder is, and the new path of each file."""
+def _move(vault: Vault, old: str, new: str) -> None:
+    """Move a file to its new path, or to a free one beside it."""
+    new = vault.free_path(new) if new.endswith(".md") else new
+    if os.path.lexists(vault.root / new):
+        return
+    if (known := vault.files.get(old)) is not None:
+        vault.move(known, new)
+        return
+    disk.move(vault.root / old, vault.root / new)
+    disk.prune((vault.root / old).parent, vault.root)
+    with vault.files.together():
+        for path in (old, new):
+            vault.files.add_pending(vault.folders.space_at(new.partition("/")[0]), path)
+
+
+class _Place(NamedTuple):
+    """Where a file of an earlier version lies, and whose it is."""
+
+    path: str
+    scope: Scope
+    session: str | None
+    deleted: bool
+    rest: list[str]
+
+
+class _Folders:
+    """Reads from front matter and the vault's log whose each folder is."""
 
     def __init__(self, vault: Vault) -> None:
         self._vault = vault
+        walked = disk.walk(vault.root, vault.root)
+        self._paths = [path for path, _ in walked if "/" in path]
         self._known = {name for line in vault.log.lines() for name in _names_in(line)}
         # The exact name of what each folder is for, and when each session began.
         self._told: dict[str, str] = {}
         self._begun: dict[str, int] = {}
 
-    def plan(self) -> list[tuple[str, str]]:
-        """Return the files to move, with the new path of each."""
-        paths = [path for path, _ in disk.walk(self._vault.root, self._vault.root) if "/" in path]
-        for path in paths:
+    def record(self) -> None:
+        """Record the folders whose names do not say whose they are."""
+        for path in self._paths:
             if path.lower().endswith(".md"):
                 self._read(path)
+        folders = self._vault.folders
         for folder, name in self._told.items():
-            if folder.rpartition("/")[2] != name and not _is_encoded(folder):
+            above, _, component = folder.rpartition("/")
+            is_new = component != name and not folders.is_recorded(above, name)
+            if is_new and not self._is_former(component, name):
                 self._vault.record_folder(folder, name)
-        found = ((path, self._new_path(path)) for path in paths)
-        return [(old, new) for old, new in found if old != new]
 
     def _read(self, path: str) -> None:
-        """Read from front matter whose the folders of a file are."""
-        session = layout.session_folder(path)
-        is_index = path.endswith(f"/{layout.INDEX}")
-        if session is None and not is_index:
+        """Read from a record of ours whose the folders above it are."""
+        parts = path.split("/")
+        above, _, rest = layout.split_path(parts)
+        is_index, in_session = rest == [layout.INDEX], rest[0] == layout.SESSIONS and len(rest) > 2
+        if not is_index and not in_session:
             return
-        document = self._document(path)
-        above = path.split("/")[:-1]
-        if is_index and (space := document.text("space")):
-            self._told[above[0]] = space
-            if user := document.text("user"):
-                self._told["/".join(above)] = user
-        if session is None or not (name := document.text("conversation_id")):
-            return
-        self._told[session] = name
-        with contextlib.suppress(InvalidInput):
-            at = to_ms(document.text("created_at") or "", "created_at")
-            self._begun[session] = min(at, self._begun.get(session, at))
+        document = self._record_at(path)
+        if is_index:
+            self._tell(above[:1], document.text("space"))
+            if len(above) > 1:
+                self._tell(above, document.text("user"))
+        elif (session := document.text("conversation_id")) is not None:
+            at = self._time(path, document)
+            # Of an earlier version, which had no folders for months, or of this one.
+            for depth in (2, 3):
+                if len(rest) > depth and self._tell([*above, *rest[:depth]], session):
+                    folder = "/".join([*above, *rest[:depth]])
+                    self._begun[folder] = min(at, self._begun.get(folder, at))
+                    return
 
-    def _new_path(self, path: str) -> str:
+    def _tell(self, folder: list[str], name: str | None) -> bool:
+        """Note whose a folder is, if the folder may have been named so: a file may be a copy."""
+        path, component = "/".join(folder), folder[-1]
+        if not name:
+            return False
+        if not names.is_folder_of(component, name) and not self._is_former(component, name):
+            return False
+        return self._told.setdefault(path, name) == name
+
+    def _record_at(self, path: str) -> Document:
+        """Read a file that Reverie wrote and nobody edited; an empty document for others."""
+        try:
+            raw = disk.read(self._vault.root / path)
+        except disk.UnreadableFile:
+            return Document({}, "", broken=True)
+        is_ours = render.strip_seal(raw) is not None
+        return frontmatter.load(raw) if is_ours else Document({}, "", broken=True)
+
+    def _time(self, path: str, document: Document) -> int:
+        try:
+            return to_ms(document.text("created_at") or "", "created_at")
+        except InvalidInput:
+            stamp = disk.stamp(self._vault.root / path)
+            return 0 if stamp is None else stamp.mtime // 1_000_000
+
+    # -- names of earlier versions ------------------------------------------------------------
+
+    def plan_moves(self) -> list[tuple[str, str]]:
+        """Return the files that have another path today, and that path."""
+        # All former folders are recorded before any new one is chosen: nobody gets one of them.
+        places = [place for path in self._paths if (place := self._place(path)) is not None]
+        found = [(place.path, self._new_path(place)) for place in places]
+        return [(old, new) for old, new in found if old != new]
+
+    def _place(self, path: str) -> _Place | None:
+        """Find out whose a file is; None when nobody that is known has this folder."""
         above, deleted, rest = layout.split_path(path.split("/"))
-        scope = Scope(self._exact(above[0]), self._exact("/".join(above)) if above[1:] else None)
-        self._vault.assign_owner(scope)
-        owner = self._vault.folders.owner(scope)
-        if rest[0] == layout.SESSIONS and len(rest) > 2 and not layout.is_month(rest[1]):
-            folder = "/".join([*above, *rest[:2]])
-            session = self._exact(folder)
-            # Git's history shows it below the former folder of the owner, and below the new one.
-            self._vault.record_folder(f"{owner}/{'/'.join(rest[:2])}", session, former=True)
-            month = self._vault.assign_session(scope, session, self._begun.get(folder, 0))
+        space = self._exact(above[:1])
+        user = self._exact(above) if len(above) > 1 else None
+        if space is None or (len(above) > 1 and user is None):
+            return None
+        session = None
+        if rest[0] == layout.SESSIONS and len(rest) > 2:
+            folder = [*above, *rest[:2]]
+            if "/".join(folder) in self._told or not layout.is_month(rest[1]):
+                session = self._exact(folder)
+        if _is_encoded(above[0]) and user is not None:
+            # The folder of the space is renamed, and with it the path of each of its users.
+            self._vault.record_folder("/".join(above), user, former=True)
+        return _Place(path, Scope(space, user), session, deleted, rest)
+
+    def _exact(self, folder: list[str]) -> str | None:
+        """Return whose a folder is; one of an earlier version is recorded as a former one."""
+        path, component = "/".join(folder), folder[-1]
+        name = self._told.get(path) or self._decode(component)
+        if name is not None and name != component and _is_encoded(component):
+            self._vault.record_folder(path, name, former=True)
+        return name
+
+    def _new_path(self, place: _Place) -> str:
+        vault, (path, scope, session, deleted, rest) = self._vault, place
+        vault.assign_owner(scope)
+        owner = vault.folders.owner(scope)
+        if session is not None:
+            above, _, _ = layout.split_path(path.split("/"))
+            at = self._begun.get("/".join([*above, *rest[:2]]), 0)
+            if _is_encoded(rest[1]):
+                vault.record_folder(f"{owner}/{'/'.join(rest[:2])}", session, former=True)
+            month = vault.assign_session(scope, session, at)
             rest = [*month.removeprefix(f"{owner}/").split("/"), *rest[2:]]
         new = "/".join([owner, *([layout.DELETED] if deleted else []), *rest])
         return self._new_name(path, new)
-
-    def _exact(self, folder: str) -> str:
-        """Return whose a folder is; one of an earlier version is recorded as a former one."""
-        component = folder.rpartition("/")[2]
-        name = self._told.get(folder) or self._decode(component)
-        if name != component and _is_encoded(component):
-            self._vault.record_folder(folder, name, former=True)
-        return name
-
-    def _decode(self, component: str) -> str:
-        """Decode the name of a folder; one that gives no name that anybody has is the name."""
-        if (cut := _CUT.search(component)) is not None:
-            for name in self._known:
-                if hashlib.sha256(name.encode()).hexdigest()[:16] == cut[1]:
-                    return name
-        decoded = _decode(component)
-        return decoded if decoded in self._known else component
 
     def _new_name(self, old: str, new: str) -> str:
         """Return a path with the file's new name, without the id of its memory."""
         folder, _, name = new.rpartition("/")
         found = _FILE.fullmatch(name)
-        if found is None or (self._document(old).text("id") or "").lower() != found["id"].lower():
+        if found is None:
             return new
-        return f"{folder}/{found['stem']}.md"
+        with contextlib.suppress(disk.UnreadableFile):
+            document = frontmatter.load(disk.read(self._vault.root / old))
+            if (document.text("id") or "").lower() == found["id"].lower():
+                return f"{folder}/{found['stem']}.md"
+        return new
 
-    def _document(self, path: str) -> Document:
-        try:
-            return frontmatter.load(disk.read(self._vault.root / path))
-        except disk.UnreadableFile:
-            return Document({}, "", broken=True)
+    def _decode(self, component: str) -> str | None:
+        """Return the known name that a folder was made from; None when there is none."""
+        if component in self._known and not _is_encoded(component):
+            return component
+        return next((name for name in self._known if self._is_former(component, name)), None)
 
-    def move(self, old: str, new: str) -> None:
-        """Move a file to its new path, or to a free one beside it."""
-        vault, source = self._vault, self._vault.root / old
-        new = vault.free_path(new) if new.endswith(".md") else new
-        if os.path.lexists(vault.root / new):
-            return
-        disk.move(source, vault.root / new)
-        disk.prune(source.parent, vault.root)
-        space = vault.folders.name_of(new.partition("/")[0])
-        with vault.files.together():
-            for path in (old, new):
-                vault.files.add_pending(space, path)
+    def _is_former(self, component: str, name: str) -> bool:
+        """Whether an earlier version named the folder of a name so."""
+        if (cut := _CUT.search(component)) is not None:
+            return hashlib.sha256(name.encode()).hexdigest()[:16] == cut[1]
+        return _decode(component) == name
 
 
-def _is_encoded(folder: str) -> bool:
+def _is_encoded(component: str) -> bool:
     """Whether a folder is named as an earlier version named some."""
-    return _decode(folder) != folder or _CUT.search(folder) is not None
+    return _decode(component) != component or _CUT.search(component) is not None
 
 
 def _decode(component: str) -> str:

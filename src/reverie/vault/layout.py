@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from hashlib import sha256
 from typing import NamedTuple
 
 from reverie.model import Memory, Scope
@@ -20,8 +21,8 @@ _CONFLICT = ".conflict-v"
 # The greatest size of one file of turns.
 PART_BYTES = 256 * 1024
 _PART = re.compile(rf"{TURNS}(-[1-9]\d*)?\.md", re.ASCII)
-# A folder that holds the sessions, or the later memories, of a month.
-_MONTH = re.compile(r"\d{4}-\d\d(-\d+)?", re.ASCII)
+# A folder that holds the sessions of a month.
+_MONTH = re.compile(r"\d{4}-\d\d", re.ASCII)
 
 
 class ParsedPath(NamedTuple):
@@ -43,16 +44,31 @@ class Folders:
     A folder is called like what it is for. ``recorded`` has the exact names, by the path of the
     folder, where that is not possible: two names that a disk does not distinguish, or characters
     that no file may have. ``former`` has the folders of earlier versions, which git's history
-    still shows.
+    still shows; nobody else ever gets one of them.
     """
 
     def __init__(
         self, recorded: Mapping[str, str] | None = None, former: Mapping[str, str] | None = None
     ) -> None:
-        self._recorded = dict(recorded or {})
+        self._recorded: dict[str, str] = {}
         self._former = dict(former or {})
-        self._paths = {
-            (path.rpartition("/")[0], name): path for path, name in self._recorded.items()
+        self._paths: dict[tuple[str, str], str] = {}
+        for path, name in (recorded or {}).items():
+            self.record(path, name)
+
+    def record(self, path: str, name: str) -> None:
+        """Record whose a folder is."""
+        self._recorded[path] = name
+        self._paths[path.rpartition("/")[0], name] = path
+
+    def record_former(self, path: str, name: str) -> None:
+        """Record whose a folder was in an earlier version."""
+        self._former[path] = name
+
+    def as_json(self) -> dict[str, dict[str, str]]:
+        return {
+            "folders": dict(sorted(self._recorded.items())),
+            "former": dict(sorted(self._former.items())),
         }
 
     # -- from names to paths ------------------------------------------------------------------
@@ -84,62 +100,94 @@ class Folders:
         return path if memory.forgotten_at is None else to_deleted_path(path)
 
     def below(self, above: str, name: str) -> str:
-        """Return the folder of a name below another folder, or at the top of the vault."""
-        plain = names.folder_name(name)
-        return self._paths.get((above, name)) or (f"{above}/{plain}" if above else plain)
+        """Return the folder of a name below another folder, or at the top of the vault.
 
-    def recorded_below(self, above: str) -> dict[str, str]:
-        """Return the recorded folders below another one, with the exact name of each."""
-        return {
-            path.rpartition("/")[2]: name
-            for path, name in self._recorded.items()
-            if path.rpartition("/")[0] == above
-        }
+        One that was not assigned yet and may be somebody else's gets a path that nobody has.
+        """
+        if (recorded := self._paths.get((above, name))) is not None:
+            return recorded
+        plain = names.folder_name(name)
+        path = f"{above}/{plain}" if above else plain
+        if plain == name and path not in self._recorded and path not in self._former:
+            return path
+        return f"{path}-{sha256(name.encode()).hexdigest()[:8]}"
+
+    def is_recorded(self, above: str, name: str) -> bool:
+        return (above, name) in self._paths
+
+    def taken_below(self, above: str) -> dict[str, str | None]:
+        """Return whose each recorded folder below another one is; None for former ones."""
+        found: dict[str, str | None] = {}
+        for path in self._former:
+            folder, _, component = path.rpartition("/")
+            if folder == above:
+                found[component] = None
+        for path, name in self._recorded.items():
+            folder, _, component = path.rpartition("/")
+            if folder == above:
+                found[component] = name
+        return found
 
     def former_of(self, scope: Scope) -> list[str]:
         """Return the folders that an owner had in earlier versions."""
-        return [path for path in self._former if self._owner_at(path.split("/")) == scope]
-
-    def as_json(self) -> dict[str, dict[str, str]]:
-        return {"folders": self._recorded, "former": self._former}
+        return [path for path in self._former if self.owner_of(f"{path}/x") == scope]
 
     # -- from paths to names ------------------------------------------------------------------
 
-    def name_of(self, path: str) -> str:
-        """Return the exact name of what a folder is for."""
-        return self._recorded.get(path) or self._former.get(path) or path.rpartition("/")[2]
-
     def parse(self, path: str) -> ParsedPath | None:
         """Parse a path below the root; None when it belongs to no space or is not Markdown."""
+        return self._parse(path, history=False)
+
+    def parse_history(self, path: str) -> ParsedPath | None:
+        """Parse a path in git's history, where folders of earlier versions are."""
+        return self._parse(path, history=True)
+
+    def owner_of(self, path: str) -> Scope | None:
+        """Return whose a file of any kind in git's history is; None when that is not certain."""
+        above, _, rest = split_path(unicodedata.normalize("NFC", path).split("/"))
+        is_users = len(above) == 1 and bool(rest) and rest[0].lower() == USERS
+        if is_users or is_misplaced(path):
+            return None
+        return self._owner_at(above, history=True)
+
+    def space_at(self, folder: str) -> str:
+        """Return the space of a folder at the top of the vault."""
+        return self._recorded.get(folder, folder)
+
+    def _parse(self, path: str, *, history: bool) -> ParsedPath | None:
         # macOS may list a name in another normal form than it was given.
         parts = unicodedata.normalize("NFC", path).split("/")
         if len(parts) < 2 or not parts[-1].lower().endswith(".md") or is_misplaced(path):
             return None
         above, deleted, rest = split_path(parts)
-        scope, session = self._owner_at(above), None
+        scope, session = self._owner_at(above, history=history), None
         if scope is None:
             return None
         if (inner := _session_depth(rest)) is not None:
-            session = self.name_of("/".join([*above, *rest[:inner]]))
+            session = self._name_of("/".join([*above, *rest[:inner]]), history=history)
             rest = rest[inner:]
             if not session:
                 return None
         kind = next((kind for kind, folder in FOLDERS.items() if rest[0] == folder), None)
         return ParsedPath(scope, _what(rest, session), deleted, session, kind)
 
-    def owner_of(self, path: str) -> Scope | None:
-        """Return whose a file of any kind is; None when that is not certain."""
-        above, _, rest = split_path(unicodedata.normalize("NFC", path).split("/"))
-        is_users = len(above) == 1 and bool(rest) and rest[0].lower() == USERS
-        return None if is_users or is_misplaced(path) else self._owner_at(above)
-
-    def _owner_at(self, above: list[str]) -> Scope | None:
+    def _owner_at(self, above: list[str], *, history: bool) -> Scope | None:
         """Return the owner of a folder; None when it is that of no space or user."""
-        space = self.name_of(above[0])
-        if len(above) == 1:
+        space = self._name_of(above[0], history=history)
+        if not space or len(above) == 1:
             return Scope(space) if space else None
-        is_user = len(above) == 3 and above[1] == USERS and bool(space and above[2])
-        return Scope(space, self.name_of("/".join(above))) if is_user else None
+        if len(above) != 3 or above[1] != USERS:
+            return None
+        user = self._name_of("/".join(above), history=history)
+        return Scope(space, user) if user else None
+
+    def _name_of(self, path: str, *, history: bool) -> str | None:
+        """Return the exact name of what a folder is for; None for one that is no longer used."""
+        if path in self._recorded:
+            return self._recorded[path]
+        if path in self._former:
+            return self._former[path] if history else None
+        return path.rpartition("/")[2] or None
 
 
 def month(at: int) -> str:
@@ -149,7 +197,7 @@ def month(at: int) -> str:
 
 
 def is_month(component: str) -> bool:
-    """Whether a folder holds the sessions, or the later memories, of a month."""
+    """Whether a folder may be that of the sessions of a month."""
     return _MONTH.fullmatch(component) is not None
 
 

@@ -51,7 +51,7 @@ def erase(
     altered = [(line, alter(line)) for line in vault.log.lines()]
     lines = (log_file.build_line(scope, entry) for entry in ended)
     gone = purge.collect_erasures(chain((new or line for line, new in altered), lines))
-    eraser = purge.Eraser(vault.parse_path, gone)
+    eraser = purge.Eraser(vault.folders.parse_history, gone)
     for file in vault.files.list_type(scope, "memory"):
         eraser.see(scope, file.path, file.name)
     for line, new in altered:

@@ -25,8 +25,10 @@ _WINDOWS = re.compile(
 )
 # Characters that some system does not allow, or ignores when it compares names.
 _UNSAFE = re.compile(r'[\x00-\x1f\x7f-\x9f/\\:*?"<>|\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]')
-_NUMBER = re.compile(r"(?:-\d+)?\.md\Z")
+_NUMBER = re.compile(r"-\d+\Z")
 _GIT = frozenset({".git", "git~1"})
+# Characters that end a link between notes.
+_LINK_ENDS = frozenset("[]#^|")
 # Unicode's categories of letters, marks, digits, punctuation and symbols; others are invisible.
 _VISIBLE = frozenset("LMNPS")
 _INVISIBLE = re.compile(
@@ -67,9 +69,16 @@ def file_stem(subject: str | None, content: str) -> str:
     return f"_{stem}" if _WINDOWS.fullmatch(stem) else stem
 
 
-def parse_stem(file_name: str) -> str:
-    """Return the name of a file without its number and its ending."""
-    return _NUMBER.sub("", file_name)
+def possible_stems(file_name: str) -> set[str]:
+    """Return what a file may have been named after: its number may be part of the name or not."""
+    stem = file_name.removesuffix(".md")
+    return {stem, _NUMBER.sub("", stem)}
+
+
+def is_folder_of(folder: str, name: str) -> bool:
+    """Whether a folder may have been named after this name, with or without a number."""
+    plain = collision_key(folder_name(name))
+    return plain in {collision_key(folder), collision_key(_NUMBER.sub("", folder))}
 
 
 def safe_join(root: Path, *parts: str) -> Path:
@@ -84,7 +93,12 @@ def safe_join(root: Path, *parts: str) -> Path:
 
 def _is_allowed(char: str) -> bool:
     visible = char == " " or unicodedata.category(char)[0] in _VISIBLE
-    return visible and not _UNSAFE.match(char) and not _INVISIBLE.match(char)
+    return (
+        visible
+        and char not in _LINK_ENDS
+        and not _UNSAFE.match(char)
+        and not _INVISIBLE.match(char)
+    )
 
 
 def _is_letter(char: str) -> bool:

@@ -36,6 +36,7 @@ from reverie.vault.state import (
     erased_sessions,
 )
 
+_SMALL_NUMBER = re.compile(r"-[2-9]\Z")
 _PART_NUMBER = re.compile(r"-(\d+)\.md\Z")
 
 
@@ -237,11 +238,13 @@ def _renamed(path: str, history: MemoryHistory) -> str:
     """
     folder, _, name = path.rpartition("/")
     subject = history.current.subject
-    former = {names.file_stem(each, "") for each in history.subjects if each != subject}
-    edited = history.entries[-1].actor == ACTOR
-    if subject is None or edited or names.parse_stem(name) not in former:
+    if subject is None or history.entries[-1].actor == ACTOR:
         return path
-    return f"{folder}/{names.file_stem(subject, '')}.md"
+    # Only a small number is ours: a larger one is more likely a person's, such as area-51.
+    stem, new = name.removesuffix(".md"), names.file_stem(subject, "")
+    stems = {stem, _SMALL_NUMBER.sub("", stem)}
+    former = {names.file_stem(each, "") for each in history.subjects}
+    return path if new in stems or not stems & former else f"{folder}/{new}.md"
 
 
 def _sessions_of(entry: LogEntry) -> Iterable[tuple[str, bool]]:

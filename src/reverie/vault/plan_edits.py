@@ -212,15 +212,17 @@ class _Edits:
         ``bare``: a person removed the front matter, so the labels stay as they are.
         """
         document = file.document
-        wanted = edits.memory_labels(current) if bare else edits.parse_labels(document)
+        wanted = edits.memory_labels(current) if bare else edits.parse_labels(document, current)
+        # Before the comparison: after a kill the store may have these tags already.
+        if base is None or not equal_ignoring_crlf(document.content, base.content):
+            before = current.content if base is None else base.content
+            wanted = edits.add_inline_tags(wanted, document.content, before)
         if base is not None and edits.matches_version(base, document, wanted):
             return None
         if edits.matches_version(current, document, wanted):
             return None
         # A new content is the person's; with new labels alone, the content keeps its author.
         same = equal_ignoring_crlf(document.content, current.content)
-        if not same:
-            wanted = edits.add_inline_tags(wanted, document.content, (base or current).content)
         forgotten = current.forgotten_at is not None
         return Revise(
             file.path,

@@ -95,10 +95,17 @@ def memory_file(
     fields = memory_fields(memory, origin)
     if before is None:
         return frontmatter.dump(fields, memory.content)
-    own = [each for each in frontmatter.load(before).items("aliases") if each not in subjects]
+    document = frontmatter.load(before)
+    own = [each for each in document.items("aliases") if each not in subjects]
     if own:
         fields["aliases"] = [*([memory.subject] if memory.subject else []), *own]
-    return frontmatter.update(before, dict.fromkeys(OURS) | fields, memory.content)
+    written = {
+        key: fields.get(key)
+        for key in OURS
+        # What a person wrote there cannot be read, and stays.
+        if key != "aliases" or key not in document.unreadable_keys
+    }
+    return frontmatter.update(before, written, memory.content)
 
 
 def conflict_file(memory: Memory) -> bytes:

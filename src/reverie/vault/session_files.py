@@ -183,16 +183,15 @@ class SessionFiles:
 
     def _write_summary(self, scope: Scope, session: str, summary: Summary | None, at: int) -> None:
         vault = self._vault
-        usual = f"{self._folder(scope, session, at)}/{layout.SUMMARIES}/{layout.SUMMARY}"
-        usuals = {usual, layout.to_deleted_path(usual)}
-        # A person may have copied the folder of a session: the copy's summary goes.
-        known = sorted(
-            vault.files.of(scope, "summary", session), key=lambda file: file.path not in usuals
-        )
+        known = vault.files.of(scope, "summary", session)
         if summary is None or not summary.text:
             for file in known:
                 vault.remove(file)
             return
+        usual = f"{self._folder(scope, session, at)}/{layout.SUMMARIES}/{layout.SUMMARY}"
+        usuals = {usual, layout.to_deleted_path(usual)}
+        # A person may have copied the folder of a session: the copy's summary goes.
+        known = sorted(known, key=lambda file: file.path not in usuals)
         for extra in known[1:]:
             if self._is_ours(extra):
                 vault.remove(extra)

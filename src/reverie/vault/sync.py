@@ -20,6 +20,7 @@ from reverie.vault.actions import (
 from reverie.vault.collect import Collector
 from reverie.vault.execute import Executor
 from reverie.vault.folder_names import ensure_names
+from reverie.vault.git.commit_policy import CommitPolicy
 from reverie.vault.hidden_spaces import remove_erased
 from reverie.vault.log_position import DIVERGED, SCANNED, LogPosition
 from reverie.vault.plan import plan
@@ -27,6 +28,8 @@ from reverie.vault.state import MissingAction, Snapshot
 from reverie.vault.vault import Vault
 
 Progress = Callable[[int], None]
+# A run ends when one of its last plans comes again.
+MAX_CYCLE = 4
 
 
 class Sync:
@@ -49,6 +52,7 @@ class Sync:
         # Whether something that was erased is still in a file, so that the run has to be repeated.
         self.incomplete = False
         self._stuck = False
+        self._is_secret = CommitPolicy(store.runtime.redaction).is_secret_name
         self._position = LogPosition(vault, store.runtime)
         self._collector = Collector(vault, store.runtime, self._position, missing)
         self._executor = Executor(vault, store, self._position, self.report, progress)
@@ -91,8 +95,7 @@ class Sync:
 
     def _begin(self) -> None:
         self._position.begin()
-        if ensure_names(self._vault, self._runtime.redaction):
-            self._position.begin()
+        ensure_names(self._vault, self._runtime.redaction)
 
     def _scopes(self, owner: Owner | None) -> dict[Owner, Scope]:
         """Return the scope of one owner, or of all."""
@@ -114,26 +117,28 @@ class Sync:
         for each, scope in self._scopes(owner).items():
             if not self._vault.config.shows(scope.space):
                 remove_erased(self._vault, self._runtime, self._position, each, scope)
-        before = list[Action]()
+        before = list[Sequence[Action]]()
         while True:
             everywhere = self._collector.looked_everywhere
             now = self._collector.snapshot(owner, check=everywhere, failed=self._executor.failed)
             actions = plan(now)
             if everywhere:
                 self.completed += _new_files(now, actions)
+            self._vault.write_names(self._is_secret, check=everywhere)
             if not self._executor.execute(actions):
                 before = []
                 continue
             changes = [action for action in actions if not isinstance(action, Report)]
             if any(isinstance(action, AppendLog) for action in changes):
                 self._collector.stop_at_the_last_entries()
-            if changes and changes == before:
+            if changes and changes in before:
                 self._give_up(changes)
             elif changes and not everywhere and not now.store.unfinished and _is_last(changes):
                 break
             if not changes:
                 break
-            before = changes
+            before = [*before[1 - MAX_CYCLE :], changes]
+        self._vault.write_names(self._is_secret)
         self.incomplete = bool(self._executor.unerased)
         if everywhere and not self._stuck:
             with self._vault.files.together():

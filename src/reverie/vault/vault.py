@@ -9,7 +9,7 @@ import os
 import threading
 import time
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast, get_args
@@ -78,8 +78,9 @@ class Vault:
         self.files = FileCache(self.own / "files.db")
         self.log = VaultLog(self.own)
         self._folders: Folders | None = None
-        # The folders that were chosen since it was opened: by the folder above, for whom each is.
-        self._assigned: dict[str, dict[str, str]] = {}
+        self._names_changed = False
+        # By the folder above: whose each folder is, by a key of its name. None is nobody's.
+        self._taken: dict[str, dict[str, str | None]] = {}
         self._entries: dict[str, int] = {}
         try:
             self._close_once()
@@ -154,6 +155,8 @@ class Vault:
                 raise VaultError(f"{self.root} cannot be locked: {error.strerror}") from error
             with contextlib.closing(lock):
                 self._await_lock(lock, end, seconds)
+                # Another process may have chosen folders meanwhile.
+                self._folders, self._taken = None, {}
                 yield
         finally:
             _threads.release()
@@ -202,77 +205,102 @@ class Vault:
 
     def assign_owner(self, scope: Scope) -> None:
         """Choose the folder of a new owner, so that no disk takes it for that of another."""
-        if self.files.knows(scope):
-            return
-        spaces = {each.space for each in self.files.scopes()}
-        space = self._assign(scope, "", scope.space, spaces)
+        space = self._assign("", scope.space)
         if scope.user is not None:
-            users = {
-                each.user for each in self.files.scopes() if each.user and each.space == scope.space
-            }
-            self._assign(scope, f"{space}/{layout.USERS}", scope.user, users)
+            self._assign(f"{space}/{layout.USERS}", scope.user)
 
     def assign_session(self, scope: Scope, session: str, at: int) -> str:
         """Choose the folder of a session that began at this time, and return it."""
-        return self._assign(scope, self.folders.sessions(scope, at), session, ())
+        return self._assign(self.folders.sessions(scope, at), session)
 
-    def _assign(self, scope: Scope, above: str, name: str, others: Iterable[str]) -> str:
+    def _assign(self, above: str, name: str) -> str:
         """Choose the folder of a name; it is recorded where it is not the name itself."""
-        known = self.folders.recorded_below(above)
-        if name in known.values() or name in self._assigned.get(above, {}).values():
+        if self.folders.is_recorded(above, name):
             return self.folders.below(above, name)
-        there = self._subfolders(above)
-        if name in there and name not in known and name == names.folder_name(name):
-            return self.folders.below(above, name)
-        taken = {*known, *there - {name}, *self._assigned.get(above, ())}
-        taken.update(
-            self.folders.below(above, each).rpartition("/")[2] for each in others if each != name
-        )
-        keys = set(map(names.collision_key, taken))
-        plain, number = names.folder_name(name), 1
-        while names.collision_key(names.numbered(plain, number)) in keys:
-            number += 1
-        folder = names.numbered(plain, number)
+        taken = self._taken_below(above)
+        folder, number = names.folder_name(name), 1
+        if taken.get(names.collision_key(name)) == name:
+            # A person may have made a folder that we would not have named so.
+            folder = name
+        else:
+            while names.collision_key(names.numbered(folder, number)) in taken:
+                number += 1
+            folder = names.numbered(folder, number)
         path = f"{above}/{folder}" if above else folder
-        self._assigned.setdefault(above, {})[folder] = name
-        if folder != name:
+        taken[names.collision_key(folder)] = name
+        if folder != name or folder != names.folder_name(name):
             self.record_folder(path, name)
-            # The file says that all folders are recorded, so it is not written before that.
-            if disk.stamp(self.names_file) is not None:
-                self.write_names(scope.space)
         return path
+
+    def _taken_below(self, above: str) -> dict[str, str | None]:
+        """Return whose each folder below another one is, by the keys of their names."""
+        if above not in self._taken:
+            found: dict[str, str | None] = {each: each for each in self._subfolders(above)}
+            found.update((each, each) for each in self._known_below(above))
+            found.update(self.folders.taken_below(above))
+            self._taken[above] = {
+                names.collision_key(folder): name for folder, name in found.items()
+            }
+        return self._taken[above]
+
+    def _known_below(self, above: str) -> Iterator[str]:
+        """Yield the folders of owners in the cache, also where they are missing on the disk."""
+        if f"/{layout.SESSIONS}/" in f"{above}/":
+            return
+        for scope in self.files.scopes():
+            folder, _, component = self.folders.owner(scope).rpartition("/")
+            if folder == above:
+                yield component
 
     def _subfolders(self, above: str) -> set[str]:
         """Return the folders below another one, and below its place in ``deleted/``."""
         places = [self.root / above] if above else [self.root]
-        if f"/{layout.SESSIONS}/" in f"/{above}/":
+        if f"/{layout.SESSIONS}/" in f"{above}/":
             places.append(self.root / layout.to_deleted_path(above))
         found = set[str]()
         for place in places:
-            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            # What cannot be listed cannot be written to either, which is reported then.
+            with contextlib.suppress(OSError):
                 found.update(
                     unicodedata.normalize("NFC", entry.name)
                     for entry in os.scandir(place)
-                    if entry.is_dir() and not entry.name.startswith(".")
+                    if entry.is_dir(follow_symlinks=False) and not entry.name.startswith(".")
                 )
         return found
 
     def record_folder(self, path: str, name: str, *, former: bool = False) -> None:
         """Record whose a folder is, or was in an earlier version; ``write_names`` writes it."""
         fact = (_FORMER if former else _FOLDER) + path
-        if self.files.fact(fact) != name:
-            self.files.set_meta(fact, name)
-            self._folders = None
+        if self.files.fact(fact) == name:
+            return
+        self.files.set_meta(fact, name)
+        self._names_changed = True
+        if former:
+            self.folders.record_former(path, name)
+            self._taken.pop(path.rpartition("/")[0], None)
+        else:
+            self.folders.record(path, name)
 
-    def write_names(self, space: str) -> None:
-        """Write the recorded names to their file, to be committed with a space."""
-        self._folders = None
-        text = json.dumps(
-            {"format": FORMAT, **self.folders.as_json()}, ensure_ascii=False, indent=1
-        )
-        disk.write(self.names_file, f"{text}\n".encode("utf-8", "surrogatepass"))
+    def write_names(self, is_secret: Callable[[str], bool], *, check: bool = False) -> None:
+        """Write the recorded names to their file if they changed, to be committed.
+
+        A name that holds a secret is left out, since one would keep all others out of git; front
+        matter says it, too. ``check``: also write if the file differs, for instance because an
+        older one was checked out.
+        """
+        if not self._names_changed and not check:
+            return
+        told: dict[str, object] = {"format": FORMAT}
+        for kind, recorded in self.folders.as_json().items():
+            told[kind] = {path: name for path, name in recorded.items() if not is_secret(name)}
+        raw = f"{json.dumps(told, ensure_ascii=False, indent=1)}\n".encode("utf-8", "surrogatepass")
+        self._names_changed = False
+        with contextlib.suppress(disk.UnreadableFile):
+            if disk.read(self.names_file) == raw:
+                return
+        disk.write(self.names_file, raw)
         self.files.set_meta(_NAMES_READ, "yes")
-        self.files.add_pending(space, self.names_file.relative_to(self.root).as_posix())
+        self.files.add_pending("", self.names_file.relative_to(self.root).as_posix())
 
     def _read_names(self) -> None:
         """Read the recorded names into a new file cache."""
@@ -408,7 +436,7 @@ class Vault:
         if folder not in self._entries:
             try:
                 self._entries[folder] = sum(1 for _ in os.scandir(self.path(folder)))
-            except (FileNotFoundError, NotADirectoryError):
+            except OSError:
                 self._entries[folder] = 0
         return self._entries[folder]
 

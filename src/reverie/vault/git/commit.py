@@ -57,9 +57,7 @@ def commit_pending(vault: Vault, redaction: Redaction) -> list[str]:
             each.path: None for each in pending if each.path.startswith(f"{layout.STATE_FOLDER}/")
         }
         # The file of names belongs to no space.
-        spaces = list(dict.fromkeys(each.space for each in pending if each.space))
-        if not spaces:
-            return []
+        spaces = list(dict.fromkeys(each.space for each in pending if each.space)) or [""]
         for space in spaces:
             own = [each for each in pending if each.space == space]
             paths = {each.path: None for each in own if each.path not in logs}
@@ -151,6 +149,8 @@ def message(space: str, changes: Sequence[PendingChange]) -> str:
     name = one_line(space)
     if len(lines) == 1:
         return _subject(name, lines[0])
+    if not space:
+        return "vault: names of folders"
     if not lines:
         shown = {each.path.rpartition("/")[2] for each in changes}
         return f"{name}: {'index' if shown == {layout.INDEX} else 'files'}"

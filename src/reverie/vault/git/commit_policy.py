@@ -27,6 +27,7 @@ from reverie.write.secret_policy import Redaction
 Kinds = tuple[str, ...]
 
 _LOG = re.compile(rf"{re.escape(layout.STATE_FOLDER)}/log(-\d{{6,}})?\.jsonl")
+_NAMES = f"{layout.STATE_FOLDER}/names.json"
 _SEEN = "clean:"
 _CHANGE = re.compile(r" ?\(\w+ \w+\)\Z")
 # Where a link of an index leads.
@@ -64,7 +65,13 @@ class CommitPolicy:
             return named
         if _LOG.fullmatch(path):
             return self._in_log(path, raw)
+        if path == _NAMES:
+            return tuple(kind for name in _names_in(raw) for kind in self._in_names(name))
         return self._kinds(_values(path, raw))
+
+    def is_secret_name(self, name: str) -> bool:
+        """Whether the name of a space, user or session holds a secret."""
+        return bool(self._in_names(name))
 
     def shown(self, path: str) -> str:
         """Return a path as it may be printed: a name that holds a secret is redacted."""
@@ -121,6 +128,15 @@ def _entries(raw: bytes) -> Iterator[Any]:
             yield _text(line)
         else:
             yield [entry.get("body"), entry.get("reason")]
+
+
+def _names_in(raw: bytes) -> Iterator[str]:
+    """Yield the names in the file of names, each by itself."""
+    try:
+        told = json.loads(raw)
+        yield from (*told["folders"].values(), *told["former"].values())
+    except (ValueError, KeyError, TypeError, AttributeError):
+        yield _text(raw)
 
 
 def _values(path: str, raw: bytes) -> Iterator[Any]:

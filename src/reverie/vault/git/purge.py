@@ -45,8 +45,8 @@ _CUT_END = re.compile(r"( \(\w*( \w*)?)?…\Z")
 _LINK = re.compile(rb"^- \[(.*)\]\(([^()\s]+)\)")
 _LOG = re.compile(rf"{re.escape(layout.STATE_FOLDER)}/log(-\d{{6,}})?\.jsonl")
 _ASIDE = f"{layout.STATE_FOLDER}/{log_file.DAMAGED_FILE}"
-# What follows the words in the name of a file: a number, or the id of a memory in older vaults.
-_NUMBER = re.compile(r"(?:-\d+|--\w+)?(?:\.conflict-v[\d-]+)?\.md\Z")
+# What may follow the words in the name of a file: the id of a memory in older vaults, a copy.
+_FORMER_ID = re.compile(r"(?:--\w+)?(?:\.conflict-v[\d-]+)?\.md\Z")
 _TURN = re.compile(r".*:([1-9]\d{0,14})", re.DOTALL)
 
 Named = tuple[Scope, str]
@@ -144,7 +144,7 @@ def scrub(vault: Vault) -> ScrubReport:
         except disk.UnusablePath:
             return None
 
-    eraser = Eraser(vault.parse_path, gone, current)
+    eraser = Eraser(vault.folders.parse_history, gone, current)
     # First a look at all of it: an index or a summary may quote what a later commit erases.
     read_contents(repository, eraser.clean_file)
     clean_copies(vault, eraser, next(iter(gone.lines))[0].space)
@@ -240,10 +240,13 @@ class Eraser:
         by_name: defaultdict[str, set[bool]] = defaultdict(set)
         for path, memories in self._stood.items():
             by_name[path.rpartition("/")[2]].update(memories.values())
+        living = [name for name, erased in by_name.items() if False in erased]
         return {
             name.encode()
             for name, erased in by_name.items()
-            if erased == {True} and len(name.encode()) >= LONG
+            if erased == {True}
+            and len(name.encode()) >= LONG
+            and not any(name in other for other in living)
         }
 
     def clean_file(self, path: str, raw: bytes) -> bytes | None:
@@ -329,7 +332,9 @@ class Eraser:
             if text not in kept:
                 self._said[scope].add(text)
         content, subject = body.get("content"), body.get("subject")
-        if id and isinstance(content, str):
+        # A subject that stays says nothing that was erased.
+        stays = subject and isinstance(left, dict) and left.get("subject") == subject
+        if id and isinstance(content, str) and not stays:
             self._named[scope, id].add(names.file_stem(subject, content))
 
     def _is_about(self, raw: bytes) -> bool:
@@ -362,8 +367,8 @@ class Eraser:
         """Whether a file shows a version whose words are gone, or is called after them."""
         if (scope, id) not in self._gone.reworded:
             return False
-        stem = _NUMBER.sub("", path.rpartition("/")[2])
-        is_named = stem in self._named.get((scope, id), ())
+        stems = names.possible_stems(_FORMER_ID.sub(".md", path.rpartition("/")[2]))
+        is_named = bool(stems & self._named.get((scope, id), set()))
         return is_named or document.text("version") in self._versions.get((scope, id), ())
 
     def _bare(self, scope: Scope, path: str, raw: bytes, document: Document) -> bytes | None:
@@ -417,6 +422,9 @@ class Eraser:
             memories = self._stood.get(f"{folder}/{target}", {})
             if memories and all(memories.values()):
                 return False
+            stems = names.possible_stems(_FORMER_ID.sub(".md", target.rpartition("/")[2]))
+            if not memories and stems & self._erased_stems(scope):
+                return False
             reworded = any((scope, id) in self._gone.reworded for id in memories)
             if copy and reworded:
                 return False
@@ -434,6 +442,15 @@ class Eraser:
                 # What a person added to the line.
                 kept.append(b"- " + added + b"\n")
         return b"".join(kept)
+
+    def _erased_stems(self, scope: Scope) -> set[str]:
+        """Return the names that files of erased memories were made from."""
+        return {
+            stem
+            for (owner, id), stems in self._named.items()
+            if owner == scope and (owner, id) in self._gone.memories
+            for stem in stems
+        }
 
 
 def _is_of_memory(raw: bytes, path: str, place: ParsedPath) -> bool:
