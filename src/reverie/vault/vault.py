@@ -205,6 +205,10 @@ class Vault:
 
     def assign_owner(self, scope: Scope) -> None:
         """Choose the folder of a new owner, so that no disk takes it for that of another."""
+        named = [name for name in (scope.space, scope.user) if name is not None]
+        if all(name == names.folder_name(name) for name in named) and self.files.knows(scope):
+            # It was chosen before: it is recorded, or called like the owner.
+            return
         space = self._assign("", scope.space)
         if scope.user is not None:
             self._assign(f"{space}/{layout.USERS}", scope.user)
