@@ -13,6 +13,7 @@ from reverie.model import Memory, Scope
 from reverie.text import frontmatter
 from reverie.vault import folder_names, service
 from reverie.vault.git.repo import Repository
+from reverie.vault.vault import Vault
 from tests.vault.vaults import Kept, assert_equal
 
 LONG = "x" * 150
@@ -114,6 +115,27 @@ def test_files_of_an_earlier_version_are_renamed_in_one_commit(old: Kept) -> Non
     # Another sync changes nothing.
     head = repository.log(limit=1)[0].id
     assert not old.sync() and repository.log(limit=1)[0].id == head
+
+
+def test_names_that_a_disk_confuses_are_kept_apart_by_the_renaming(tmp_path: Path) -> None:
+    kept = Kept(tmp_path)
+    former = {"Ana": "Ana=1", "ANA": "ANA=7", "ana": "ana"}
+    for space in former:
+        kept.store.space(space).remember(f"of {space}")
+    kept.sync()
+    # As an earlier version left it, with its cache.
+    with Vault.open(kept.root) as vault, vault.locked():
+        for space, folder in former.items():
+            for file in vault.files.list_owner(Scope(space)):
+                vault.move(file, f"{folder}-x/{file.path.partition('/')[2]}")
+        for space, folder in former.items():
+            for file in vault.files.list_owner(Scope(space)):
+                vault.move(file, f"{folder}/{file.path.partition('/')[2]}")
+        vault.files.drop_meta("folder:")
+    (kept.root / ".reverie" / "names.json").unlink()
+    assert not kept.sync()
+    assert sorted(path.partition("/")[0] for path in kept.files()) == ["ANA-3", "Ana-2", "ana"]
+    assert_equal(kept)
 
 
 def test_renamed_vault_is_rebuilt_from_a_clone(old: Kept, tmp_path: Path) -> None:

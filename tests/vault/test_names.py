@@ -227,6 +227,13 @@ def test_second_of_two_alike_names_gets_a_number_and_keeps_it(tmp_path: Path) ->
         }
 
 
+def test_folders_that_differ_by_case_alone_stay_their_owners(vault: Vault) -> None:
+    for name in ("Ana", "ana"):
+        (vault.root / name).mkdir()
+    assert {assign(vault, Scope(name)) for name in ("Ana", "ana")} == {"Ana", "ana"}
+    assert assign(vault, Scope("ANA")) == "ANA-2"
+
+
 def test_folder_of_a_person_is_not_given_to_another_name(vault: Vault) -> None:
     (vault.root / "Projects").mkdir()
     assert assign(vault, Scope("projects")) == "projects-2"

@@ -217,6 +217,16 @@ class FileCache:
         rows = self._run("SELECT path, size, mtime, inode FROM files")
         return {path: FileStamp(*stamp) for path, *stamp in rows}
 
+    def subfolders(self, folder: str) -> set[str]:
+        """Return the names of the folders below another one, or at the top, that have files."""
+        above = f"{folder}/" if folder else ""
+        rows = self._run(
+            "SELECT DISTINCT substr(path, ?, instr(substr(path, ?), '/') - 1) FROM files "
+            "WHERE substr(path, 1, ?) = ?",
+            (len(above) + 1, len(above) + 1, len(above), above),
+        )
+        return {str(name) for (name,) in rows if name}
+
     def unwritten(self) -> list[VaultFile]:
         """Return the files that were read and do not show the store's version yet."""
         return list(self._found("what = 'memory' AND version = 0", ()))

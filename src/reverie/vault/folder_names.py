@@ -204,7 +204,7 @@ class _Folders:
 
     def _new_path(self, place: _Place) -> str:
         vault, (path, scope, session, deleted, rest) = self._vault, place
-        vault.assign_owner(scope)
+        vault.assign_owner(scope, again=True)
         owner = vault.folders.owner(scope)
         if session is not None:
             above, _, _ = layout.split_path(path.split("/"))

@@ -115,18 +115,10 @@ class Folders:
     def is_recorded(self, above: str, name: str) -> bool:
         return (above, name) in self._paths
 
-    def taken_below(self, above: str) -> dict[str, str | None]:
-        """Return whose each recorded folder below another one is; None for former ones."""
-        found: dict[str, str | None] = {}
-        for path in self._former:
-            folder, _, component = path.rpartition("/")
-            if folder == above:
-                found[component] = None
-        for path, name in self._recorded.items():
-            folder, _, component = path.rpartition("/")
-            if folder == above:
-                found[component] = name
-        return found
+    def taken_below(self, above: str) -> set[str]:
+        """Return the names of all recorded and former folders below another one."""
+        every = (path.rpartition("/") for path in (*self._recorded, *self._former))
+        return {component for folder, _, component in every if folder == above}
 
     def former_of(self, scope: Scope) -> list[str]:
         """Return the folders that an owner had in earlier versions."""

@@ -79,8 +79,8 @@ class Vault:
         self.log = VaultLog(self.own)
         self._folders: Folders | None = None
         self._names_changed = False
-        # By the folder above: whose each folder is, by a key of its name. None is nobody's.
-        self._taken: dict[str, dict[str, str | None]] = {}
+        # By the folder above: the keys of the names of all folders, and the unrecorded folders.
+        self._taken: dict[str, tuple[set[str], set[str]]] = {}
         self._entries: dict[str, int] = {}
         try:
             self._close_once()
@@ -203,11 +203,15 @@ class Vault:
             self._folders = Folders(self.files.list_meta(_FOLDER), self.files.list_meta(_FORMER))
         return self._folders
 
-    def assign_owner(self, scope: Scope) -> None:
-        """Choose the folder of a new owner, so that no disk takes it for that of another."""
+    def assign_owner(self, scope: Scope, *, again: bool = False) -> None:
+        """Choose the folder of a new owner, so that no disk takes it for that of another.
+
+        One that has files keeps its folder, unless it is chosen ``again``.
+        """
         named = [name for name in (scope.space, scope.user) if name is not None]
-        if all(name == names.folder_name(name) for name in named) and self.files.knows(scope):
-            # It was chosen before: it is recorded, or called like the owner.
+        is_plain = all(name == names.folder_name(name) for name in named)
+        if is_plain and not again and self.files.knows(scope):
+            # It is recorded, or called like the owner.
             return
         space = self._assign("", scope.space)
         if scope.user is not None:
@@ -221,40 +225,32 @@ class Vault:
         """Choose the folder of a name; it is recorded where it is not the name itself."""
         if self.folders.is_recorded(above, name):
             return self.folders.below(above, name)
-        taken = self._taken_below(above)
+        taken, unrecorded = self._taken_below(above)
         folder, number = names.folder_name(name), 1
-        if taken.get(names.collision_key(name)) == name:
-            # A person may have made a folder that we would not have named so.
+        if name in unrecorded:
+            # Also a folder that a person made, and that we would not have named so.
             folder = name
         else:
             while names.collision_key(names.numbered(folder, number)) in taken:
                 number += 1
             folder = names.numbered(folder, number)
         path = f"{above}/{folder}" if above else folder
-        taken[names.collision_key(folder)] = name
+        taken.add(names.collision_key(folder))
+        if folder == name:
+            unrecorded.add(folder)
         if folder != name or folder != names.folder_name(name):
             self.record_folder(path, name)
         return path
 
-    def _taken_below(self, above: str) -> dict[str, str | None]:
-        """Return whose each folder below another one is, by the keys of their names."""
+    def _taken_below(self, above: str) -> tuple[set[str], set[str]]:
+        """Return the keys of all folders below another one, and those that are not recorded."""
         if above not in self._taken:
-            found: dict[str, str | None] = {each: each for each in self._subfolders(above)}
-            found.update((each, each) for each in self._known_below(above))
-            found.update(self.folders.taken_below(above))
-            self._taken[above] = {
-                names.collision_key(folder): name for folder, name in found.items()
-            }
+            recorded = self.folders.taken_below(above)
+            # With those of the cache, which may be missing on the disk for a while.
+            there = self._subfolders(above) | self.files.subfolders(above)
+            keys = map(names.collision_key, there | recorded)
+            self._taken[above] = set(keys), there - recorded
         return self._taken[above]
-
-    def _known_below(self, above: str) -> Iterator[str]:
-        """Yield the folders of owners in the cache, also where they are missing on the disk."""
-        if f"/{layout.SESSIONS}/" in f"{above}/":
-            return
-        for scope in self.files.scopes():
-            folder, _, component = self.folders.owner(scope).rpartition("/")
-            if folder == above:
-                yield component
 
     def _subfolders(self, above: str) -> set[str]:
         """Return the folders below another one, and below its place in ``deleted/``."""
