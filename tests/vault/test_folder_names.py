@@ -138,6 +138,16 @@ def test_names_that_a_disk_confuses_are_kept_apart_by_the_renaming(tmp_path: Pat
     assert_equal(kept)
 
 
+def test_file_in_a_former_folder_is_reported_and_not_read(old: Kept) -> None:
+    old.sync()
+    old.write("Ana=1/facts/mine.md", "whose am I?\n")
+    assert old.sync().problems == [
+        "Ana=1/facts/mine.md: its folder was another's in an earlier version: rename it"
+    ]
+    old.move("Ana=1", "Eve")
+    assert old.sync().remembered == ["Eve/facts/mine.md"]
+
+
 def test_renamed_vault_is_rebuilt_from_a_clone(old: Kept, tmp_path: Path) -> None:
     shutil.rmtree(old.root / ".git")
     second = old.open("second.db")

@@ -165,6 +165,8 @@ class Collector:
             self._unusable[path] = (
                 "what is a user's stands in users/, also what was forgotten: move it"
             )
+        elif path.lower().endswith(".md") and self._vault.folders.is_former(path):
+            self._unusable[path] = "its folder was another's in an earlier version: rename it"
         return False
 
     def _place(self, path: str) -> ParsedPath | None:

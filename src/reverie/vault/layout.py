@@ -142,6 +142,12 @@ class Folders:
             return None
         return self._owner_at(above, history=True)
 
+    def is_former(self, path: str) -> bool:
+        """Whether a file lies in a folder that somebody had in an earlier version."""
+        parts = unicodedata.normalize("NFC", path).split("/")
+        above = ("/".join(parts[:depth]) for depth in range(1, len(parts)))
+        return any(folder in self._former and folder not in self._recorded for folder in above)
+
     def space_at(self, folder: str) -> str:
         """Return the space of a folder at the top of the vault."""
         return self._recorded.get(folder, folder)

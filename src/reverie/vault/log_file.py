@@ -36,11 +36,6 @@ def build_line(scope: Scope, entry: LogEntry) -> LogLine:
     return {"space": scope.space, "user": scope.user, "position": entry.position, **record}
 
 
-def blank_line(line: LogLine) -> LogLine:
-    """Return the line of an entry whose content was erased."""
-    return {**line, "body": None, "reason": None, "request": None}
-
-
 class VaultLog:
     """The files of a vault's log, in the vault's internal folder."""
 
