@@ -37,6 +37,9 @@ NEIGHBOR_LOOKUP_FACTOR = 2
 CANDIDATE_GROWTH = 4
 MAX_CANDIDATES = 2_000
 
+# The place of an owner among those of a recall, and the number of a passage of that owner.
+Passage = tuple[int, int]
+
 
 @dataclass(frozen=True, slots=True)
 class QueryVector:
@@ -331,17 +334,29 @@ def _score_by_fusion(query: Query, lists: Sequence[PassageScores]) -> list[Score
     vector = {
         (at, n): score for at, f in enumerate(lists) for n, score in _exact_similarities(f).items()
     }
+    found_candidates = [
+        found.asked.view.candidates({**found.by_keyword, **found.by_vector}) for found in lists
+    ]
+    positions = {
+        (at, candidate.first_passage + offset): (candidate.first_position, offset)
+        for at, candidates in enumerate(found_candidates)
+        for candidate in candidates
+        for offset in range(candidate.passages)
+    }
     fused = recall_ranking.fuse(
-        None if all(found.asked.matches is None for found in lists) else _sort_by_score(keyword),
-        None if all(found.asked.vector is None for found in lists) else _sort_by_score(vector),
+        None
+        if all(found.asked.matches is None for found in lists)
+        else _sort_by_score(keyword, positions),
+        None
+        if all(found.asked.vector is None for found in lists)
+        else _sort_by_score(vector, positions),
         query.ranking,
     )
     scores = {scored.item: scored for scored in fused}
     candidates: list[ScoredCandidate] = []
     for at, found in enumerate(lists):
         view = found.asked.view
-        numbers = {**found.by_keyword, **found.by_vector}
-        for candidate in view.candidates(numbers):
+        for candidate in found_candidates[at]:
             first = candidate.first_passage
             of_candidate = [
                 scores[at, number]
@@ -365,8 +380,20 @@ def _exact_similarities(found: PassageScores) -> dict[int, float]:
     return dict(zip(numbers.tolist(), similar.tolist(), strict=True))
 
 
-def _sort_by_score(scores: dict[tuple[int, int], float]) -> dict[tuple[int, int], float]:
-    return dict(sorted(scores.items(), key=lambda pair: (-pair[1], -pair[0][1])))
+def _sort_by_score(
+    scores: Mapping[Passage, float], positions: Mapping[Passage, tuple[int, int]]
+) -> dict[Passage, float]:
+    """Sort passages of several owners, the best first, then the newest.
+
+    Their numbers say nothing about age: each owner has its own, and an as-of view counts anew.
+    Scores are rounded, since the same similarity may differ in its last digits between views.
+    """
+
+    def order(pair: tuple[Passage, float]) -> tuple[float, int, int]:
+        position, offset = positions.get(pair[0], (0, 0))
+        return -round(pair[1], recall_ranking.SCORE_DECIMALS), -position, -offset
+
+    return dict(sorted(scores.items(), key=order))
 
 
 def _check_query_embedding(values: Sequence[float]) -> Vector:
