@@ -271,7 +271,8 @@ def note(runtime: Any, claim: jobs.Claim) -> None:
     with runtime.engine.write() as tx:
         tx.enter(claim.owner)
         claim.finish(tx)
-    RAN.append((claim.job, claim.payload["lane"], claim.attempts))
+        # Before the commit: after it, the next job of the lane may be noted by another worker first.
+        RAN.append((claim.job, claim.payload["lane"], claim.attempts))
 
 
 @pytest.fixture
