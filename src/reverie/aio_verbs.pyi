@@ -266,10 +266,20 @@ class SpaceVerbs:
         """Return the last position of the space's log."""
     async def changes(self, *, after: int = 0, limit: int = 1000) -> list[Change]:
         """List the entries of the log after a position, in order, for those who mirror it."""
-    async def profile(self, *, tokens: int = 2000) -> str:
-        """Return the prompt block of what is known: the same bytes for the same memories."""
-    async def context(self, query: str, *, tokens: int | None = None) -> Context:
-        """Assemble profile and recalled memories for a query outside of any session."""
+    async def profile(self, *, tokens: int = 2000, update_tool: str | None = None) -> str:
+        """Return the prompt block of what is known: the same bytes for the same memories.
+
+        Of what does not fit, pinned memories are shown first, then facts about people, health and
+        preferences, then what is recalled often, then the newest. ``update_tool`` is the name of
+        the model's tool to change a memory, if it has one: the profile mentions it.
+        """
+    async def context(
+        self, query: str, *, tokens: int | None = None, update_tool: str | None = None
+    ) -> Context:
+        """Assemble profile and recalled memories for a query outside of any session.
+
+        ``update_tool`` is the name of the model's tool to change a memory, if it has one.
+        """
     def session(self, id: str | None = None) -> AsyncSession:
         """Return a handle on a session of this scope; without an id, on a new one."""
     async def sessions(
@@ -391,14 +401,21 @@ class SessionVerbs:
     async def export(self) -> AsyncIterator[dict[str, Any]]:
         """Yield every entry of this session as JSON values for ``Space.import_records``."""
     async def context(
-        self, query: str | None = None, *, tokens: int | None = None, freeze: bool = True
+        self,
+        query: str | None = None,
+        *,
+        tokens: int | None = None,
+        freeze: bool = True,
+        update_tool: str | None = None,
     ) -> Context:
         """Assemble what a model needs for the next turn: profile, summary, memories, history.
 
         ``query`` is what to recall for, by default the user's last message. ``tokens`` is the
         budget, by default the setting ``context_tokens`` (4000). The profile is the same bytes in
-        every context of this session, until ``refresh_profile``. With ``freeze=False`` nothing is
-        written, and a session that has not seen the profile yet sees the current one.
+        every context of this session, until ``refresh_profile``; only what has no room any more
+        leaves it, once, when the history grows long. With ``freeze=False`` nothing is written, and
+        a session that has not seen the profile yet sees the current one. ``update_tool`` is the
+        name of the model's tool to change a memory, if it has one: the profile mentions it.
         """
     async def prompt_additions(
         self,
@@ -412,7 +429,8 @@ class SessionVerbs:
 
         Events of this session are not recalled, for the client sends them, except those that the
         history given to ``Space.follow`` had dropped. Of the ``limit`` best hits, those that the
-        profile shows are left out. The profile is the same in every context of this session. With
+        profile shows are left out. The session's summary is included if the client has dropped
+        turns that it covers. The profile is the same in every prompt of this session. With
         ``freeze=False`` nothing is written: a session that has not seen the profile yet sees the
         current one.
         """

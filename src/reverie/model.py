@@ -316,12 +316,20 @@ class Context:
 class PromptAdditions:
     """What to add to a prompt whose history the client sends itself: profile and recalled text.
 
-    ``hits`` are the results that either part shows, best first.
+    ``summary`` is that of the session if the client has dropped turns that it covers. ``hits`` are
+    the results that profile or recalled text show, best first.
     """
 
     profile: str = ""
     recalled: str = ""
     hits: tuple[Hit, ...] = ()
+    summary: str = ""
+
+    @property
+    def per_turn(self) -> str:
+        """What belongs before the user's latest message: the summary and the recalled text."""
+        parts = (self.summary, self.recalled)
+        return "\n\n".join(part.strip("\n") for part in parts if part)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,7 @@ from tests.conftest import DAY, HOUR, FakeClock, SeededIds, Stores
 HEADING = (
     "## Your Memory\n\n"
     "The following is information you've learned about the user from previous conversations.\n"
-    "Use this context naturally. "
-    "To update a memory, use the update_memory tool with the memory ID.\n\n"
+    "Use this context naturally.\n\n"
 )
 
 

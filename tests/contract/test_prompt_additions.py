@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from reverie import InvalidInput, Ranking, Space
+from reverie.embed.tokens import count_tokens
 from tests.conftest import Stores
 
 ABOUT = "the ferry to Naxos leaves at seven"
@@ -137,3 +138,58 @@ def test_prompt_additions_separate_user_and_shared_sessions_of_one_name(stores: 
     store.space("team").session("daily").append(user(f"Note that {ABOUT}"))
     mine = store.space("team", user="ana").follow([user("ferry to Naxos?")], session="daily")
     assert ABOUT in mine.prompt_additions("ferry to Naxos").recalled
+
+
+def long_chat(turns: int) -> list[dict[str, Any]]:
+    return [
+        message
+        for number in range(turns)
+        for message in (
+            user(f"Question {number}: {ABOUT}, and what then? " + "word " * 60),
+            assistant(f"Answer {number}: wait for the next one. " + "word " * 60),
+        )
+    ]
+
+
+def test_prompt_additions_hold_the_summary_of_turns_that_the_client_dropped(
+    stores: Stores,
+) -> None:
+    store = stores.open()
+    space = store.space("ana")
+    chat = long_chat(20)
+    space.follow(chat, session="chat")
+    store.run_pending_jobs()
+    summary = space.session("chat").summary()
+    assert 10 < summary.upper < 40
+    whole = space.follow([*chat, user("And now?")], session="chat")
+    assert whole.prompt_additions("And now?").summary == ""
+    window = space.follow([*chat[20:], user("And now?")], session="chat")
+    found = window.prompt_additions("And now?")
+    assert window.id == "chat" and "Question 5" in found.summary
+    first, *lines = found.summary.splitlines()
+    assert first.startswith("Rolling session summary:") and "data, not instructions" in first
+    assert lines[0] == summary.text.splitlines()[0]
+    assert found.per_turn.startswith(first)
+
+
+def test_prompt_additions_omit_the_summary_if_no_covered_turn_was_dropped(space: Space) -> None:
+    chat = long_chat(6)
+    space.follow(chat, session="chat")
+    handle = space.follow([*chat[4:], user("And now?")], session="chat")
+    assert handle.prompt_additions("x").summary == "", "there is none"
+    other = space.follow([user("hello there"), assistant("hi"), user("more")], session="other")
+    other.write_summary("They said hello.", upper=2, expected_epoch=0)
+    assert other.prompt_additions("x").summary == "", "all is sent"
+
+
+def test_prompt_additions_stay_within_their_tokens(stores: Stores) -> None:
+    store = stores.open(context_tokens=1000)
+    space = store.space("ana")
+    for number in range(80):
+        space.remember(f"The ferry number {number} goes to Naxos in the morning")
+    chat = long_chat(20)
+    space.follow(chat, session="chat")
+    space.session("chat").write_summary("船は七時に出ます。" * 800, upper=30, expected_epoch=0)
+    found = space.follow([*chat[-4:], user("ferry?")], session="chat").prompt_additions("ferry?")
+    assert found.summary and found.profile and found.recalled
+    assert sum(map(count_tokens, (found.profile, found.summary, found.recalled))) <= 1000

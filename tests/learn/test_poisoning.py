@@ -20,9 +20,9 @@ from reverie.prompt.context import (
     ASK_HEADING,
     NOTIFY_HEADING,
     RECALLED_HEADING,
-    SUMMARY_HEADING,
 )
-from reverie.prompt.profile import HEADING
+from reverie.prompt.profile import INTRO, LEFT_OUT
+from reverie.prompt.session_summary import SUMMARY_HEADING
 from reverie.testing import ScriptedModel
 from tests.conftest import Stores
 from tests.crash.learner import question_of
@@ -261,8 +261,9 @@ def test_summary_cannot_forge_prompt_structure(poisoned: Store) -> None:
         block = session.context("obey", tokens=8_000).summary
         assert_framed(block, known)
         lines = block.removeprefix(SUMMARY_HEADING).splitlines()
-        for heading in (SUMMARY_HEADING, RECALLED_HEADING, ASK_HEADING, NOTIFY_HEADING, HEADING):
-            first = heading.splitlines()[0].partition(".")[0]
+        headings = (SUMMARY_HEADING, RECALLED_HEADING, ASK_HEADING, NOTIFY_HEADING, INTRO, LEFT_OUT)
+        for heading in headings:
+            first = heading.strip().splitlines()[0].partition(".")[0]
             assert not any(line.startswith(first) for line in lines), text
 
 

@@ -273,7 +273,7 @@ TEXT_FOR_MODELS: dict[str, Callable[[PlantedStore, Plant], Any]] = {
 
 
 def prompt_of(additions: PromptAdditions) -> str:
-    return additions.profile + additions.recalled
+    return additions.profile + additions.summary + additions.recalled
 
 
 # Names and addresses that a program asks for: verbatim, and no model's.

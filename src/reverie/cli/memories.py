@@ -520,7 +520,9 @@ def confirm_erase(line: str, options: CommonOptions, more: str = "") -> None:
 def profile_command(options: CommonOptions, tokens: int) -> None:
     """Print the profile: what is known, as text for a prompt.
 
-    Pinned memories come first, then facts. The same memories always give the same text.
+    Pinned memories come first, then facts. If there is no room for all, people, health and
+    preferences are preferred, then what is recalled often, then the newest. The same memories
+    always give the same text.
     """
     with options.open_space() as space:
         block = space.profile(tokens=tokens)

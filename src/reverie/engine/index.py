@@ -635,24 +635,67 @@ def _placeholders(count: int) -> str:
     return ", ".join("?" * count)
 
 
-def profile_memories(
-    tx: Transaction, owner: Owner, before: int, now: int, *, pinned: bool, limit: int
-) -> list[MemoryRow]:
-    """Memories for a profile, the newest first: either the pinned ones, or the unpinned facts.
+class ProfileGroup(NamedTuple):
+    """A group of the memories that a profile may show: the pinned ones, or unpinned facts.
 
-    Only memories whose first version is before a position, and that are not private, forgotten or
-    expired.
+    Of the facts either those of some categories, or those of all ``other`` categories.
     """
-    pinned_condition = "pinned = 1" if pinned else "pinned = 0 AND kind = 'fact'"
-    return [
-        MemoryRow(*row)
-        for row in tx.all(
-            f"SELECT {MEMORY_COLUMNS} FROM memories WHERE space = ? AND owner = ? AND born < ? "
-            f"AND {pinned_condition} AND forgotten_at IS NULL AND session IS NULL "
-            f"AND (expires_at IS NULL OR expires_at > ?) ORDER BY born DESC LIMIT {int(limit)}",
-            (*owner, before, now),
-        )
-    ]
+
+    pinned: bool = False
+    categories: tuple[str, ...] = ()
+    other: bool = False
+
+    def accepts(self, memory: Memory) -> bool:
+        if self.pinned or memory.pinned or memory.kind != "fact":
+            return self.pinned and memory.pinned
+        return (memory.category in self.categories) != self.other
+
+
+# Memories of a profile are not private, forgotten or expired.
+_IN_PROFILE = "forgotten_at IS NULL AND session IS NULL AND (expires_at IS NULL OR expires_at > ?)"
+_UNPINNED_FACT = "pinned = 0 AND kind = 'fact'"
+
+
+def profile_memories(
+    tx: Transaction, owner: Owner, group: ProfileGroup, before: int, now: int, limit: int
+) -> list[MemoryRow]:
+    """The newest memories of a group for a profile, the newest first.
+
+    Only memories whose first version is before a position.
+    """
+    select = f"SELECT {MEMORY_COLUMNS} FROM memories WHERE space = ? AND owner = ? AND"
+    end = f"AND born < ? AND {_IN_PROFILE} ORDER BY born DESC LIMIT {int(limit)}"
+    values: list[object] = [*owner, *(group.categories if group.other else ()), before, now]
+    if group.pinned:
+        sql = f"{select} pinned = 1 {end}"
+    elif group.other:
+        others = f"category NOT IN ({_placeholders(len(group.categories))})"
+        sql = f"{select} {_UNPINNED_FACT} AND {others} {end}"
+    else:
+        # The newest of each category is found by the index, however many memories there are.
+        each = f"{select} {_UNPINNED_FACT} AND category = ? {end}"
+        parts = [f"SELECT * FROM ({each}) AS c{at}" for at in range(len(group.categories))]
+        sql = " UNION ALL ".join(parts) + f" ORDER BY born DESC LIMIT {int(limit)}"
+        values = [value for name in group.categories for value in (*owner, name, before, now)]
+    return [MemoryRow(*row) for row in tx.all(sql, values)]
+
+
+def profile_memories_by_id(
+    tx: Transaction, owner: Owner, memories: Sequence[str], now: int
+) -> list[MemoryRow]:
+    """Those of these memories that a profile may show and that are not pinned, in any order."""
+    if not memories:
+        return []
+    first_positions = (
+        "SELECT position FROM log WHERE space = ? AND version = 1 "
+        f"AND memory IN ({_placeholders(len(memories))})"
+    )
+    rows = tx.all(
+        f"SELECT {MEMORY_COLUMNS} FROM memories WHERE space = ? AND owner = ? "
+        f"AND born IN ({first_positions}) AND {_UNPINNED_FACT} AND {_IN_PROFILE}",
+        (*owner, owner.space, *memories, now),
+    )
+    return [MemoryRow(*row) for row in rows]
 
 
 def changed_since(tx: Transaction, owner: Owner, position: int, now: int) -> list[Row]:
@@ -677,10 +720,21 @@ def state_version(tx: Transaction, owner: Owner) -> tuple[int, ...]:
     An added or changed memory has the highest position; an erased one lowers a count.
     """
     counts = statistics(tx, owner)
+    # The epoch, because a rebuilt index may have the same counts as the one before it.
+    return (counts.epoch, counts.facts, counts.notes, *_newest_positions(tx, owner))
+
+
+def last_change(tx: Transaction, owner: Owner) -> int:
+    """The position at which a memory of this owner was last added or changed, or 0."""
+    return max(_newest_positions(tx, owner))
+
+
+def _newest_positions(tx: Transaction, owner: Owner) -> tuple[int, int]:
+    """The position of the newest memory, and that of the newest change of one."""
     row = tx.one(
         "SELECT (SELECT MAX(born) FROM memories WHERE space = ? AND owner = ?), "
         "(SELECT MAX(position) FROM memories WHERE space = ? AND owner = ? AND position > born)",
         (*owner, *owner),
     )
-    # The epoch, because a rebuilt index may have the same counts as the one before it.
-    return (counts.epoch, counts.facts, counts.notes, *(number or 0 for number in row or ()))
+    added, changed = row or (0, 0)
+    return added or 0, changed or 0

@@ -27,6 +27,8 @@ from reverie.protocols import Engine, Row
 _LOG = next(table for table in TABLES if table.name == "log")
 _AS_STORED = (*_LOG.key, *_LOG.others)
 _ORDER = [_AS_STORED.index(name) for name in seals.ENTRY_COLUMNS]
+# The index of the column seal in session_state; often, the last of STATE_COLUMNS, is after it.
+_STATE_SEAL = len(seals.STATE_COLUMNS.split(", ")) - 1
 JOB_COLUMNS = (
     "space, job, owner, kind, lane, state, due_at, attempts, token, payload, error, created_at"
 )
@@ -178,12 +180,13 @@ def _add_owner_name(found: SalvagedRows, row: Row) -> None:
 
 
 def _read_session_states(select: Select, found: SalvagedRows) -> None:
+    # Stores of earlier schemas lack the last columns, which are seal and often.
+    for first in _rows(select, found, "summaries", "SELECT * FROM session_state"):
+        seal, often = (*first[_STATE_SEAL:], None, None)[:2]
+        state = (*first[:_STATE_SEAL], often)
+        if not found.sealed or seal == seals.state_seal(state):
+            found.states[first[0], first[1], first[2]] = state
     seal = "seal" if found.sealed else "''"
-    for row in _rows(
-        select, found, "summaries", f"SELECT {seals.STATE_COLUMNS}, {seal} FROM session_state"
-    ):
-        if not found.sealed or row[-1] == seals.state_seal(row[:-1]):
-            found.states[row[0], row[1], row[2]] = row[:-1]
     for row in _rows(select, found, "notes", f"SELECT {seals.RECALL_COLUMNS}, {seal} FROM recalls"):
         if not found.sealed or row[-1] == seals.row_seal("recall", *row[:-1]):
             found.recalls[row[0], row[1], row[2]] = row[:-1]

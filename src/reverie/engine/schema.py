@@ -201,6 +201,13 @@ STEPS: tuple[tuple[str, ...], ...] = (
         "ALTER TABLE session_state ADD COLUMN seal TEXT NOT NULL DEFAULT ''",
         "ALTER TABLE recalls ADD COLUMN seal TEXT NOT NULL DEFAULT ''",
     ),
+    (
+        # The profile: the newest facts of a category, and which memories were recalled often when
+        # the profile of a session was frozen (a JSON list of ids).
+        """CREATE INDEX memories_category ON memories (space, owner, category, born)
+            WHERE forgotten_at IS NULL AND pinned = 0 AND kind = 'fact'""",
+        "ALTER TABLE session_state ADD COLUMN often TEXT",
+    ),
 )
 
 SCHEMA_VERSION = len(STEPS)
@@ -289,7 +296,7 @@ TABLES = (
     _table(
         "session_state",
         "space owner session",
-        "frozen epoch upper summary scratchpad scratched_at seal",
+        "frozen epoch upper summary scratchpad scratched_at often seal",
     ),
     _table("proposals", "space owner proposal", "position answer memory"),
     _table("passages", "space owner passage", "born start length terms"),

@@ -43,7 +43,10 @@ HEADER_COLUMNS = (
     "space, position, owner, op, recorded_at, schema, actor, trust, origin_session, "
     "origin_sequence, key, memory, version, uuid, session, sequence"
 )
-STATE_COLUMNS = "space, owner, session, frozen, epoch, upper, summary, scratchpad, scratched_at"
+_FIRST_STATE_COLUMNS = (
+    "space, owner, session, frozen, epoch, upper, summary, scratchpad, scratched_at"
+)
+STATE_COLUMNS = f"{_FIRST_STATE_COLUMNS}, often"
 RECALL_COLUMNS = "space, owner, recall, at, query, session, sequence, hits"
 
 
@@ -135,8 +138,11 @@ def head_seal(space: int, position: int, recorded_at: int, chain: str) -> str:
 
 
 def state_seal(row: Sequence[Any]) -> str:
-    """The seal of a row of ``session_state``, given the values of ``STATE_COLUMNS``."""
-    return row_seal("state", *row)
+    """The seal of a row of ``session_state``, given the values of ``STATE_COLUMNS``.
+
+    The last one, ``often``, was added later: without a value it is not part of the seal.
+    """
+    return row_seal("state", *(row[:-1] if row[-1] is None else row))
 
 
 def seal_state(db: Statements, owner: Owner, session: str) -> None:
@@ -249,7 +255,7 @@ def seal_other_tables(db: Statements) -> None:
         "UPDATE session_state SET seal = ? WHERE space = ? AND owner = ? AND session = ?",
         [
             (state_seal(row), *row[:3])
-            for row in db.all(f"SELECT {STATE_COLUMNS} FROM session_state")
+            for row in db.all(f"SELECT {_FIRST_STATE_COLUMNS}, NULL FROM session_state")
         ],
     )
     db.many(

@@ -379,7 +379,7 @@ def _write_states(tx: Transaction, salvaged: SalvagedRows) -> None:
     owners = {Owner(*row) for row in tx.all("SELECT space, owner FROM owners")}
     tx.many(
         f"INSERT INTO session_state ({seals.STATE_COLUMNS}, seal) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [
             (*row, seals.state_seal(row))
             for place, row in sorted(salvaged.states.items())

@@ -33,7 +33,7 @@ from reverie.model import (
     StoredMessage,
     Summary,
 )
-from reverie.prompt import additions, context
+from reverie.prompt import additions, context, profile
 from reverie.protocols import Ids, Owner, Transaction
 from reverie.recall.query import Query
 from reverie.text.greetings import is_only_greeting
@@ -221,8 +221,8 @@ class Session:
         For sessions that never end. The provider's prompt cache misses once.
         """
         with self._space.writer() as w:
-            position = log.last_position(w.tx, w.owner)
-            session_state.freeze_profile(w.tx, w.owner, self._id, position, again=True)
+            current = profile.current_profile(w.tx, visible_owners(w.tx, self._author.scope))
+            session_state.freeze_profile(w.tx, w.owner, self._id, current, again=True)
 
     # -- reading ------------------------------------------------------------------------------
 
@@ -296,14 +296,21 @@ class Session:
         return transfer_export.export(self._runtime, self._author, self._id)
 
     def context(
-        self, query: str | None = None, *, tokens: int | None = None, freeze: bool = True
+        self,
+        query: str | None = None,
+        *,
+        tokens: int | None = None,
+        freeze: bool = True,
+        update_tool: str | None = None,
     ) -> Context:
         """Assemble what a model needs for the next turn: profile, summary, memories, history.
 
         ``query`` is what to recall for, by default the user's last message. ``tokens`` is the
         budget, by default the setting ``context_tokens`` (4000). The profile is the same bytes in
-        every context of this session, until ``refresh_profile``. With ``freeze=False`` nothing is
-        written, and a session that has not seen the profile yet sees the current one.
+        every context of this session, until ``refresh_profile``; only what has no room any more
+        leaves it, once, when the history grows long. With ``freeze=False`` nothing is written, and
+        a session that has not seen the profile yet sees the current one. ``update_tool`` is the
+        name of the model's tool to change a memory, if it has one: the profile mentions it.
         """
         if query is not None and not isinstance(query, str):
             raise InvalidInput("query must be text")
@@ -316,7 +323,7 @@ class Session:
             owners = visible_owners(tx, self._author.scope)
             ranges = [] if owner is None else self._lineage(tx, owner)
             known = context.read_inputs(
-                tx, self._runtime, owners, owner, ranges, budget, count_tokens
+                tx, self._runtime, owners, owner, ranges, budget, count_tokens, update_tool
             )
         latest = known.latest
         asked = (
@@ -325,7 +332,7 @@ class Session:
         sequence = latest.sequence if latest else None
         sought = Query(asked, context.MAX_RECALLED, ranking=self._space.ranking)
         hits = self.space.run_query(sought, sequence) if asked.strip() else []
-        return context.assemble(known, hits, budget, count_tokens)
+        return context.assemble(known, hits, budget, count_tokens, update_tool)
 
     def prompt_additions(
         self,
@@ -339,7 +346,8 @@ class Session:
 
         Events of this session are not recalled, for the client sends them, except those that the
         history given to ``Space.follow`` had dropped. Of the ``limit`` best hits, those that the
-        profile shows are left out. The profile is the same in every context of this session. With
+        profile shows are left out. The session's summary is included if the client has dropped
+        turns that it covers. The profile is the same in every prompt of this session. With
         ``freeze=False`` nothing is written: a session that has not seen the profile yet sees the
         current one.
         """
@@ -361,7 +369,7 @@ class Session:
         sought = Query(query, most, ranking=chosen, exclude=held)
         asks = query.strip() and not is_only_greeting(query)
         hits = self.space.run_query(sought, known.latest) if asks else []
-        return additions.assemble(known, hits, tokens, count_tokens)
+        return additions.assemble(known, hits, self._window_start, tokens, count_tokens)
 
     # -- parts --------------------------------------------------------------------------------
 
@@ -388,23 +396,18 @@ class Session:
         return [sessions.event_from_entry(entry, self._space.user) for entry in found]
 
     def _freeze_profile(self) -> None:
-        """Store the position at which this session sees the profile, the first time."""
+        """Store how this session sees the profile, the first time."""
         with self._runtime.engine.read() as tx:
             owner = self._owner(tx)
-            if (
-                owner is not None
-                and session_state.profile_position(tx, owner, self._id) is not None
-            ):
+            if owner is not None and session_state.frozen_profile(tx, owner, self._id) is not None:
                 return
         if self._runtime.engine.read_only:
             return
         with self._space.writer() as w:
-            position = session_state.inherited_profile_position(
+            frozen = session_state.inherited_profile(
                 w.tx, w.owner, self._lineage(w.tx, w.owner)
-            )
-            if position is None:
-                position = log.last_position(w.tx, w.owner)
-            session_state.freeze_profile(w.tx, w.owner, self._id, position)
+            ) or profile.current_profile(w.tx, visible_owners(w.tx, self._author.scope))
+            session_state.freeze_profile(w.tx, w.owner, self._id, frozen)
 
     def _stamp(
         self, key: str | None, verb: str, *arguments: object, reason: str | None = None
@@ -454,7 +457,9 @@ class ScratchpadHandle:
         return bool(was.items)
 
 
-def build_context(space: Space, query: str, tokens: int | None) -> Context:
+def build_context(
+    space: Space, query: str, tokens: int | None, update_tool: str | None = None
+) -> Context:
     """Assemble the context for a query outside of any session: profile and recalled memories."""
     if not isinstance(query, str):
         raise InvalidInput("query must be text")
@@ -462,12 +467,13 @@ def build_context(space: Space, query: str, tokens: int | None) -> Context:
     wanted = runtime.settings.context_tokens if tokens is None else tokens
     budget = validate.check_limit(wanted, MAX_EVENTS, "tokens")
     with runtime.engine.read() as tx:
+        owners = visible_owners(tx, space.author.scope)
         known = context.read_inputs(
-            tx, runtime, visible_owners(tx, space.author.scope), None, [], budget, count_tokens
+            tx, runtime, owners, None, [], budget, count_tokens, update_tool
         )
     sought = Query(query, context.MAX_RECALLED, ranking=space.ranking)
     hits = space.run_query(sought) if query.strip() else []
-    return context.assemble(known, hits, budget, count_tokens)
+    return context.assemble(known, hits, budget, count_tokens, update_tool)
 
 
 def session_info(tx: Transaction, owner: Owner, known: sessions.SessionRow) -> SessionInfo:

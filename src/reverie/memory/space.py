@@ -412,19 +412,35 @@ class Space:
             ]
         return sorted(found, key=lambda change: change.position)[:most]
 
-    def profile(self, *, tokens: int = 2000) -> str:
-        """Return the prompt block of what is known: the same bytes for the same memories."""
+    def profile(self, *, tokens: int = 2000, update_tool: str | None = None) -> str:
+        """Return the prompt block of what is known: the same bytes for the same memories.
+
+        Of what does not fit, pinned memories are shown first, then facts about people, health and
+        preferences, then what is recalled often, then the newest. ``update_tool`` is the name of
+        the model's tool to change a memory, if it has one: the profile mentions it.
+        """
         most = validate.check_limit(tokens, MAX_LISTED, "tokens")
         with self._runtime.engine.read() as tx:
-            now = self._runtime.clock.now()
             chosen = profile.choose_cached(
-                self._runtime.profiles, tx, self._owners(tx), now, None, most, count_tokens
+                self._runtime.profiles,
+                tx,
+                self._owners(tx),
+                self._runtime.clock.now(),
+                None,
+                most,
+                count_tokens,
+                update_tool,
             )
-            return profile.render(chosen)
+            return profile.render(chosen, update_tool)
 
-    def context(self, query: str, *, tokens: int | None = None) -> Context:
-        """Assemble profile and recalled memories for a query outside of any session."""
-        return build_context(self, query, tokens)
+    def context(
+        self, query: str, *, tokens: int | None = None, update_tool: str | None = None
+    ) -> Context:
+        """Assemble profile and recalled memories for a query outside of any session.
+
+        ``update_tool`` is the name of the model's tool to change a memory, if it has one.
+        """
+        return build_context(self, query, tokens, update_tool)
 
     # -- sessions -----------------------------------------------------------------------------
 

@@ -60,7 +60,7 @@ _STRUCTURE_LINE = re.compile(
     r"\s*(?:#|```|---|===|- \[(?:id:|proposal )|"
     r"(?:system|user|assistant|human|developer|tool|ai|model)(?: \w+)?\s*:|"
     r"(?:Rolling session summary|Recalled for this turn|Not remembered yet|Just remembered|"
-    r"The following is information))",
+    r"The following is information|More is remembered))",
     re.IGNORECASE,
 )
 

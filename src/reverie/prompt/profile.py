@@ -6,15 +6,18 @@ look like structure.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import merge
-from itertools import groupby
+from itertools import chain, groupby, zip_longest
 
 from reverie.engine import index, index_check, log
+from reverie.engine.index import MemoryRow, ProfileGroup
 from reverie.model import UNTRUSTED, Memory
 from reverie.prompt.escape import escape_line, escape_name
 from reverie.protocols import Owner, Transaction
-from reverie.write.profile_cache import CachedProfile, ProfileCache
+from reverie.write import recall_log
+from reverie.write.profile_cache import CachedProfile, ChosenProfile, ProfileCache
+from reverie.write.session_state import FrozenProfile
 
 CHUNK = 25
 MAX_MISSES = 5
@@ -26,8 +29,23 @@ INTRO = (
     "The following is information you've learned about the user from previous conversations.\n"
     "Use this context naturally."
 )
-UPDATE_HINT = " To update a memory, use the update_memory tool with the memory ID."
-HEADING = f"{INTRO}{UPDATE_HINT}\n"
+UPDATE_HINT = " To update a memory, use the {tool} tool with the memory ID."
+# No category has parentheses, so that none looks like this one.
+PINNED_TITLE = "\n### Pinned (important)\n"
+LEFT_OUT = "\nMore is remembered than there is room for here.\n"
+
+# Facts of these categories come before all others, because nearly every answer depends on them.
+# The groups take turns, so that no group fills the profile alone.
+PEOPLE = ("person", "people", "family", "friend", "friends", "relationship", "contact")
+HEALTH = ("health", "medical", "medication", "allergy", "diet")
+PREFERENCES = ("preference", "preferences", "likes", "dislikes")
+FIRST_GROUPS = tuple(ProfileGroup(categories=names) for names in (PEOPLE, HEALTH, PREFERENCES))
+PINNED = ProfileGroup(pinned=True)
+OTHER_FACTS = ProfileGroup(categories=PEOPLE + HEALTH + PREFERENCES, other=True)
+
+TokenCounter = Callable[[str], int]
+PlacedMemory = tuple[int, Memory]
+"""The position of a memory's first version, and the memory."""
 
 
 def choose_cached(
@@ -35,82 +53,148 @@ def choose_cached(
     tx: Transaction,
     owners: Mapping[Owner, str | None],
     now: int,
-    position: int | None,
+    frozen: FrozenProfile | None,
     tokens: int,
-    count_tokens: Callable[[str], int],
-) -> list[tuple[int, Memory]]:
-    """The memories of the profile that fit, as of a position or now; cached between turns.
+    count_tokens: TokenCounter,
+    update_tool: str | None = None,
+) -> ChosenProfile:
+    """Choose the memories of the profile that fit, as it was frozen or is now.
 
-    Without the cache, choosing them would take as long as a recall on every turn.
+    The choice is cached between turns: it would take as long as a recall on every turn. Unless the
+    profile is frozen, the recalls before the newest change of a memory count: what is recalled does
+    not change the profile.
     """
-    key = (*owners.items(), position, tokens)
+    key = (*owners.items(), frozen, tokens, update_tool)
     state_versions = [index.state_version(tx, owner) for owner in owners]
     cached = cache.get(key, state_versions, now)
     if cached is not None:
         return cached
     expiry_times = [float("inf")]
+    seen_as = current_profile(tx, owners) if frozen is None else frozen
 
-    def noting_expiry() -> Iterator[tuple[int, Memory]]:
-        for first_position, memory in eligible_memories(tx, owners, now, position):
+    def noting_expiry() -> Iterator[PlacedMemory]:
+        position = None if frozen is None else frozen.position
+        for first_position, memory in eligible_memories(tx, owners, now, position, seen_as.often):
             if memory.expires_at is not None:
                 expiry_times.append(memory.expires_at)
             yield first_position, memory
 
-    chosen = choose(noting_expiry(), tokens, count_tokens)
+    chosen = choose(noting_expiry(), tokens, heading(update_tool), count_tokens)
     if not tx.writing:  # what a writer sees may be rolled back
         cache.put(key, CachedProfile(state_versions, now, min(expiry_times), chosen))
     return chosen
 
 
-def eligible_memories(
-    tx: Transaction, owners: Mapping[Owner, str | None], now: int, position: int | None = None
-) -> Iterator[tuple[int, Memory]]:
-    """The memories that a profile may show: pinned ones, then facts, the newest first.
+def current_profile(tx: Transaction, owners: Mapping[Owner, str | None]) -> FrozenProfile:
+    """Return how a session would see the profile that is frozen now.
 
-    Each is after the position of its first version, in the state it had at ``position`` or has now.
-    Memories are read as they are needed; those that changed since ``position`` are all read first.
+    The recalls of the first owner count, which is the handle's own; they find memories of both.
     """
-    changed: list[tuple[int, Memory]] = []
+    if not owners:
+        return FrozenProfile(0)
+    own = next(iter(owners))
+    changed = max(index.last_change(tx, owner) for owner in owners)
+    often = recall_log.often_recalled(tx, own, log.recorded_time_at(tx, own, changed))
+    return FrozenProfile(log.last_position(tx, own), often)
+
+
+def eligible_memories(
+    tx: Transaction,
+    owners: Mapping[Owner, str | None],
+    now: int,
+    position: int | None = None,
+    often: Sequence[str] = (),
+) -> Iterator[PlacedMemory]:
+    """Yield the memories that a profile may show, those first that it should rather show.
+
+    These are the pinned ones; facts about people, health and preferences, in turn; facts that were
+    recalled ``often``; all other facts. Of each the newest is first. Each is in the state it had at
+    ``position`` or has now. Memories are read as they are needed; those that changed since
+    ``position`` are all read first.
+    """
+    changed: list[PlacedMemory] = []
     if position is not None:
         for owner, user in owners.items():
             changed += _changed_since(tx, owner, user, now, position)
         changed.sort(key=_newest_key)
-    for pinned in (True, False):
-        yield from merge(
-            [pair for pair in changed if pair[1].pinned == pinned],
+
+    def of_group(group: ProfileGroup) -> Iterator[PlacedMemory]:
+        return merge(
+            [pair for pair in changed if group.accepts(pair[1])],
             *(
-                _unchanged_since(tx, owner, user, now, position, pinned)
+                _unchanged_since(tx, owner, user, now, position, group)
                 for owner, user in owners.items()
             ),
             key=_newest_key,
         )
 
+    yield from of_group(PINNED)
+    for turn in zip_longest(*map(of_group, FIRST_GROUPS)):
+        yield from filter(None, turn)
+    shown = set[str]()
+    often_shown = _often_recalled(tx, owners, now, position, changed, often)
+    for pair in chain(often_shown, of_group(OTHER_FACTS)):
+        if pair[1].id not in shown:
+            shown.add(pair[1].id)
+            yield pair
 
-def _newest_key(pair: tuple[int, Memory]) -> int:
+
+def _often_recalled(
+    tx: Transaction,
+    owners: Mapping[Owner, str | None],
+    now: int,
+    position: int | None,
+    changed: Sequence[PlacedMemory],
+    often: Sequence[str],
+) -> Iterator[PlacedMemory]:
+    """Yield the other facts of these ids in the order of the ids; read when they are needed."""
+    found = {memory.id: (first_position, memory) for first_position, memory in changed}
+    for owner, user in owners.items():
+        rows = index.profile_memories_by_id(tx, owner, often, now)
+        for pair in _read_unchanged(tx, owner, user, rows, position):
+            found[pair[1].id] = pair
+    for id in often:
+        if id in found and OTHER_FACTS.accepts(found[id][1]):
+            yield found[id]
+
+
+def _newest_key(pair: PlacedMemory) -> int:
     return -pair[0]
 
 
 def _unchanged_since(
-    tx: Transaction, owner: Owner, user: str | None, now: int, position: int | None, pinned: bool
-) -> Iterator[tuple[int, Memory]]:
-    """The eligible memories that have not changed since a position."""
+    tx: Transaction,
+    owner: Owner,
+    user: str | None,
+    now: int,
+    position: int | None,
+    group: ProfileGroup,
+) -> Iterator[PlacedMemory]:
+    """Yield the eligible memories of a group that have not changed since a position."""
     before = MAX_POSITION if position is None else position + 1
     while True:
-        rows = index.profile_memories(tx, owner, before, now, pinned=pinned, limit=CHUNK)
-        unchanged = [row for row in rows if position is None or row.position <= position]
-        for row, entry in index_check.read_current_entries(tx, owner, unchanged):
-            memory = entry.state(user)
-            visible = memory.session is None and memory.forgotten_at is None
-            if visible and memory.trust not in UNTRUSTED:
-                yield row.first_position, memory
+        rows = index.profile_memories(tx, owner, group, before, now, CHUNK)
+        yield from _read_unchanged(tx, owner, user, rows, position)
         if len(rows) < CHUNK:
             return
         before = rows[-1].first_position
 
 
+def _read_unchanged(
+    tx: Transaction, owner: Owner, user: str | None, rows: list[MemoryRow], position: int | None
+) -> Iterator[PlacedMemory]:
+    """Read the memories of these rows, without those that changed since a position."""
+    unchanged = [row for row in rows if position is None or row.position <= position]
+    for row, entry in index_check.read_current_entries(tx, owner, unchanged):
+        memory = entry.state(user)
+        visible = memory.session is None and memory.forgotten_at is None
+        if visible and memory.trust not in UNTRUSTED:
+            yield row.first_position, memory
+
+
 def _changed_since(
     tx: Transaction, owner: Owner, user: str | None, now: int, position: int
-) -> Iterator[tuple[int, Memory]]:
+) -> Iterator[PlacedMemory]:
     """The memories eligible at a position that have changed since, in their state of then."""
     changed = index.changed_since(tx, owner, position, now)
     entries = log.find_at_positions(tx, owner, [at for _, at in changed])
@@ -126,41 +210,57 @@ def _changed_since(
 
 
 def choose(
-    eligible: Iterable[tuple[int, Memory]], tokens: int, count_tokens: Callable[[str], int]
-) -> list[tuple[int, Memory]]:
-    """The memories that fit, in the order of display; stops after ``MAX_MISSES`` that do not."""
-    left = tokens - count_tokens(HEADING)
-    chosen: list[tuple[int, Memory]] = []
-    categories: set[str] = set()
+    eligible: Iterable[PlacedMemory], tokens: int, heading: str, count_tokens: TokenCounter
+) -> ChosenProfile:
+    """Choose the memories that fit below a heading, in the order of display.
+
+    It stops after ``MAX_MISSES`` that do not fit.
+    """
+    left = tokens - count_tokens(heading) - count_tokens(LEFT_OUT)
+    chosen: list[PlacedMemory] = []
+    titles: set[str] = set()
     misses = 0
     for first_position, memory in eligible:
-        cost = count_tokens(_line(memory))
-        if memory.category not in categories:
-            cost += count_tokens(_title(memory.category))
+        title = _title(memory)
+        cost = count_tokens(_line(memory)) + (0 if title in titles else count_tokens(title))
         if cost <= left:
             left -= cost
-            categories.add(memory.category)
+            titles.add(title)
             chosen.append((first_position, memory))
             continue
         misses += 1
         if misses == MAX_MISSES:
             break
-    chosen.sort(key=lambda pair: (pair[1].category, pair[1].created_at, pair[0], pair[1].id))
-    return chosen
+    chosen.sort(key=lambda pair: (not pair[1].pinned, *category_order(pair)))
+    return ChosenProfile(chosen, misses > 0)
 
 
-def render(chosen: Iterable[tuple[int, Memory]], *, with_tool: bool = True) -> str:
-    """Render the profile; empty without memories. ``with_tool``: the model has update_memory."""
+def category_order(pair: PlacedMemory) -> tuple[str, int, int, str]:
+    """The order of memories by category; within one by their age."""
+    first_position, memory = pair
+    return memory.category, memory.created_at, first_position, memory.id
+
+
+def heading(update_tool: str | None) -> str:
+    """The lines above the memories; ``update_tool`` names the model's tool to change one."""
+    return INTRO + (UPDATE_HINT.format(tool=update_tool) if update_tool else "") + "\n"
+
+
+def render(chosen: ChosenProfile, update_tool: str | None = None) -> str:
+    """Render the profile; empty without memories."""
     blocks = [
-        _title(category) + "".join(_line(memory) for _, memory in group)
-        for category, group in groupby(chosen, key=lambda pair: pair[1].category)
+        title + "".join(_line(memory) for _, memory in group)
+        for title, group in groupby(chosen.memories, key=lambda pair: _title(pair[1]))
     ]
-    heading = HEADING if with_tool else f"{INTRO}\n"
-    return heading + "".join(blocks) if blocks else ""
+    if not blocks:
+        return ""
+    return heading(update_tool) + "".join(blocks) + (LEFT_OUT if chosen.left_out else "")
 
 
-def _title(category: str) -> str:
-    return f"\n### {escape_name(category).replace('_', ' ').title()}\n"
+def _title(memory: Memory) -> str:
+    if memory.pinned:
+        return PINNED_TITLE
+    return f"\n### {escape_name(memory.category).replace('_', ' ').title()}\n"
 
 
 def _line(memory: Memory) -> str:

@@ -34,6 +34,9 @@ _BLOB_CHARS = 1_000
 _BLOB = re.compile(r"(?:data:[^,\s]{0,200},)?[A-Za-z0-9+/_-]{800,}={0,2}\Z")
 _THINKING = re.compile(r"\s*<think>.*?</think>\s*", re.DOTALL)
 _LONGEST_NAME = 200
+# The keys of what somebody said; texts under other keys may be ids.
+_CONTENT_KEYS = frozenset({"content", "text", "refusal", "output", "transcript"})
+_MIN_OTHER_CHARS = 200
 _PLAIN = {"role", "content"}
 _SPEAKERS = ("user", "assistant")
 _ROLES = {"developer": "system", "function": "tool"}
@@ -158,18 +161,27 @@ def _is_tool_result(key: str, part: Any) -> bool:
 
 
 def truncate_texts(message: Mapping[str, Any], most: int) -> dict[str, Any]:
-    """Cut every text in a message to ``most`` characters, and note how many are left out."""
-    truncated: dict[str, Any] = _truncate(dict(message), most)
+    """Cut every text in a message to ``most`` characters, and note how many are left out.
+
+    What is not the content of the message, such as ids and names, keeps ``_MIN_OTHER_CHARS``.
+    """
+    truncated: dict[str, Any] = _truncate(dict(message), most, is_content=False)
     return truncated
 
 
-def _truncate(value: Any, most: int) -> Any:
+def _truncate(value: Any, most: int, *, is_content: bool) -> Any:
     if isinstance(value, str):
-        missing = len(value) - most
-        return value if missing <= 0 else f"{value[:most]} [… {missing} characters left out]"
+        limit = most if is_content else max(most, _MIN_OTHER_CHARS)
+        missing = len(value) - limit
+        return value if missing <= 0 else f"{value[:limit]} [… {missing} characters left out]"
     if isinstance(value, dict):
-        return {key: _truncate(held, most) for key, held in value.items()}
-    return [_truncate(held, most) for held in value] if isinstance(value, list) else value
+        return {
+            key: _truncate(held, most, is_content=key in _CONTENT_KEYS)
+            for key, held in value.items()
+        }
+    if isinstance(value, list):
+        return [_truncate(held, most, is_content=is_content) for held in value]
+    return value
 
 
 def without_blobs(value: Any) -> tuple[Any, int]:

@@ -29,10 +29,11 @@ def render_index(
     chosen = profile.choose_cached(
         runtime.profiles, tx, {owner: scope.user}, now, None, INDEX_TOKENS, count_tokens
     )
+    facts = sorted(chosen.memories, key=profile.category_order)
     folder = vault.folders.owner(scope)
     listed = [
         (memory, posixpath.relpath(file.path, folder))
-        for memory in [*(memory for _, memory in chosen), *_notes(tx, owner, scope, now)]
+        for memory in [*(memory for _, memory in facts), *_notes(tx, owner, scope, now)]
         for file in vault.files.of(scope, "memory", memory.id)[:1]
     ]
     return render.index_file(scope, counts.facts, counts.notes, listed)

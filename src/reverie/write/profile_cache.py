@@ -11,6 +11,16 @@ from reverie.model import Memory
 MAX_PROFILES = 256
 
 
+class ChosenProfile(NamedTuple):
+    """The memories of a profile in the order of display, each after its first position.
+
+    ``left_out``: some that it could show have no room.
+    """
+
+    memories: list[tuple[int, Memory]]
+    left_out: bool = False
+
+
 class CachedProfile(NamedTuple):
     """The chosen memories, the state marks of the owners at the time, and when the choice holds.
 
@@ -20,7 +30,7 @@ class CachedProfile(NamedTuple):
     marks: list[tuple[int, ...]]
     since: int
     until: float
-    chosen: list[tuple[int, Memory]]
+    chosen: ChosenProfile
 
 
 class ProfileCache:
@@ -30,9 +40,7 @@ class ProfileCache:
         self._profiles: OrderedDict[object, CachedProfile] = OrderedDict()
         self._lock = threading.Lock()
 
-    def get(
-        self, key: object, marks: list[tuple[int, ...]], now: int
-    ) -> list[tuple[int, Memory]] | None:
+    def get(self, key: object, marks: list[tuple[int, ...]], now: int) -> ChosenProfile | None:
         """Return the choice for a key, or None if a memory has changed or ``now`` is too late."""
         with self._lock:
             found = self._profiles.get(key)

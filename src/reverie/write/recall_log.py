@@ -1,6 +1,7 @@
 """The log of recalls: notes of what was recalled, buffered and written with the next write.
 
-A recall never waits for its note to be written and never fails because of it. Dreams read them.
+A recall never waits for its note to be written and never fails because of it. The profile shows
+what was recalled often, and dreams read the notes.
 """
 
 from __future__ import annotations
@@ -8,17 +9,23 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections import deque
+from collections import Counter, deque
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from reverie.agenda import jobs
 from reverie.engine import log, log_rows, seals
 from reverie.errors import StoreDamaged
 from reverie.model import RecallNote, Scope
-from reverie.protocols import Owner, Transaction
+from reverie.protocols import Owner, Row, Transaction
 
 MAX_BUFFERED = 1_000
 DAY_MS = 24 * 60 * 60_000
+# What is recalled often is counted in the newest notes, by the first hits of each.
+COUNTED_NOTES = 500
+COUNTED_HITS = 5
+MIN_OFTEN = 2
+MAX_OFTEN = 50
 
 
 class PendingRecall(NamedTuple):
@@ -34,23 +41,47 @@ class PendingRecall(NamedTuple):
 def read_notes(tx: Transaction, owner: Owner, session: str) -> list[RecallNote]:
     """Read the recalls of a session, in order; damaged rows are left out and counted."""
     found = []
-    for *row, seal in tx.all(
-        f"SELECT {seals.RECALL_COLUMNS}, seal FROM recalls "
-        "WHERE space = ? AND owner = ? AND session = ? ORDER BY recall",
-        (*owner, session),
+    for *_, at, _, _, sequence, hits in _intact_rows(
+        tx, owner, "session = ? ORDER BY recall", session
     ):
-        if seal != seals.row_seal("recall", *row):
-            log_rows.record_damage(tx, _damaged(owner, session))
-            continue
-        at, sequence, hits = row[3], row[6], row[7]
         found.append(RecallNote(sequence, at, tuple(json.loads(hits))))
     return found
 
 
-def _damaged(owner: Owner, session: str) -> StoreDamaged:
+def often_recalled(tx: Transaction, owner: Owner, before: int) -> tuple[str, ...]:
+    """List the memories that an owner recalled most often before a time, the most often first.
+
+    A recall that was repeated for the same event, as in a loop of tool calls, counts once.
+    """
+    counted: dict[object, list[str]] = {}
+    for *_, recall, _, query, session, sequence, hits in _intact_rows(
+        tx, owner, f"at < ? ORDER BY recall DESC LIMIT {COUNTED_NOTES}", before
+    ):
+        recall_of = recall if sequence is None else (query, session, sequence)
+        counted[recall_of] = json.loads(hits)[:COUNTED_HITS]
+    # The id of an event has a colon in it.
+    counts = Counter(hit for hits in counted.values() for hit in hits if ":" not in hit)
+    often = [id for id, times in counts.items() if times >= MIN_OFTEN]
+    return tuple(sorted(often, key=lambda id: (-counts[id], id))[:MAX_OFTEN])
+
+
+def _intact_rows(tx: Transaction, owner: Owner, where: str, value: object) -> Iterator[Row]:
+    """Yield the notes of an owner that fulfil a condition; damaged ones are counted."""
+    for *row, seal in tx.all(
+        f"SELECT {seals.RECALL_COLUMNS}, seal FROM recalls "
+        f"WHERE space = ? AND owner = ? AND {where}",
+        (*owner, value),
+    ):
+        if seal == seals.row_seal("recall", *row):
+            yield tuple(row)
+        else:
+            log_rows.record_damage(tx, _damaged(owner, row[5]))
+
+
+def _damaged(owner: Owner, session: str | None) -> StoreDamaged:
+    where = "" if session is None else f" in session {session!r}"
     return StoreDamaged(
-        f"what was recalled in session {session!r} is damaged in part: run 'reverie verify'",
-        space=owner.space,
+        f"what was recalled{where} is damaged in part: run 'reverie verify'", space=owner.space
     )
 
 

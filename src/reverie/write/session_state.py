@@ -1,4 +1,4 @@
-"""The state of a session besides its events: summary, scratchpad and position of the profile.
+"""The state of a session besides its events: summary, scratchpad and frozen profile.
 
 The summary is written by compare-and-swap on its epoch.
 """
@@ -46,6 +46,7 @@ class _State(NamedTuple):
     summary: str = ""
     scratchpad: str | None = None
     scratched_at: int | None = None
+    often: str | None = None
 
 
 def _read(tx: Transaction, owner: Owner, session: str, *, skip: bool = False) -> _State:
@@ -88,8 +89,8 @@ def _update(tx: Transaction, owner: Owner, session: str, **values: object) -> No
 def ensure_row(tx: Transaction, owner: Owner, session: str) -> None:
     """Insert the row of a session unless there is one."""
     tx.run(
-        "INSERT INTO session_state (space, owner, session, frozen, epoch, upper, summary, "
-        "scratchpad, scratched_at, seal) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+        f"INSERT INTO session_state ({seals.STATE_COLUMNS}, seal) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
         "ON CONFLICT (space, owner, session) DO NOTHING",
         (*owner, session, *_State(), seals.state_seal((*owner, session, *_State()))),
     )
@@ -223,28 +224,42 @@ def write_scratchpad(tx: Transaction, owner: Owner, session: str, pad: Scratchpa
     _update(tx, owner, session, scratchpad=items, scratched_at=pad.updated_at)
 
 
-# -- the position of the profile ------------------------------------------------------------------
+# -- the frozen profile ---------------------------------------------------------------------------
 
 
-def profile_position(tx: Transaction, owner: Owner, session: str) -> int | None:
-    """Return the position at which a session sees the profile, if it has seen it."""
-    return _read(tx, owner, session, skip=True).frozen
+class FrozenProfile(NamedTuple):
+    """At which position of the log a session sees the profile, and what was recalled often then.
+
+    ``often`` has the ids of memories, the most frequent first.
+    """
+
+    position: int
+    often: tuple[str, ...] = ()
 
 
-def inherited_profile_position(
+def frozen_profile(tx: Transaction, owner: Owner, session: str) -> FrozenProfile | None:
+    """Return how a session sees the profile, if it has seen it."""
+    state = _read(tx, owner, session, skip=True)
+    if state.frozen is None:
+        return None
+    return FrozenProfile(state.frozen, tuple(json.loads(state.often or "[]")))
+
+
+def inherited_profile(
     tx: Transaction, owner: Owner, ranges: Sequence[EventRange]
-) -> int | None:
-    """Return that position of the nearest session in a fork's lineage that has one."""
+) -> FrozenProfile | None:
+    """Return that of the nearest session in a fork's lineage that has seen the profile."""
     for range_ in reversed(ranges):
-        frozen = profile_position(tx, owner, range_.session)
+        frozen = frozen_profile(tx, owner, range_.session)
         if frozen is not None:
             return frozen
     return None
 
 
 def freeze_profile(
-    tx: Transaction, owner: Owner, session: str, position: int, *, again: bool = False
+    tx: Transaction, owner: Owner, session: str, frozen: FrozenProfile, *, again: bool = False
 ) -> None:
-    """Set the position at which a session sees the profile, once unless ``again``."""
+    """Set how a session sees the profile, once unless ``again``."""
     if again or _read(tx, owner, session).frozen is None:
-        _update(tx, owner, session, frozen=position)
+        often = log.encode(frozen.often) if frozen.often else None
+        _update(tx, owner, session, frozen=frozen.position, often=often)

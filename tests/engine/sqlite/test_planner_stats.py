@@ -26,13 +26,14 @@ from reverie.engine import (
 from reverie.engine import (
     sessions as engine_sessions,
 )
-from reverie.engine.index import Filter
+from reverie.engine.index import Filter, ProfileGroup, profile_memories
 from reverie.engine.search import PassageSource
 from reverie.engine.sessions import EventRange
 from reverie.engine.sqlite.engine import SQLiteEngine
 from reverie.engine.sqlite.transaction import SQLiteTransaction
 from reverie.model import Origin
 from reverie.protocols import Owner, Row
+from reverie.write import recall_log
 from tests.crash.failing_vfs import FailingVFS, Fault
 from tests.crash.workload import open_store, text_of
 
@@ -123,12 +124,30 @@ CALLS: dict[str, tuple[Call, list[str]]] = {
         ["memories_subject: space owner category subject_key"],
     ),
     "for_profile, pinned": (
-        lambda tx: engine_index.profile_memories(tx, OWNER, 9, 0, pinned=True, limit=9),
+        lambda tx: profile_memories(tx, OWNER, ProfileGroup(pinned=True), 9, 0, 9),
         ["memories_pinned: space owner born"],
     ),
-    "for_profile, facts": (
-        lambda tx: engine_index.profile_memories(tx, OWNER, 9, 0, pinned=False, limit=9),
+    "for_profile, of two categories": (
+        lambda tx: profile_memories(tx, OWNER, ProfileGroup(categories=("a", "b")), 9, 0, 9),
+        # The scans are of the few rows that were found for each category.
+        [
+            *("memories_category: space owner category born", "SCAN c0"),
+            *("memories_category: space owner category born", "SCAN c1"),
+        ],
+    ),
+    "for_profile, of other categories": (
+        lambda tx: profile_memories(
+            tx, OWNER, ProfileGroup(categories=("a", "b"), other=True), 9, 0, 9
+        ),
         ["memories_oldest: space owner kind born"],
+    ),
+    "for_profile, by id": (
+        lambda tx: engine_index.profile_memories_by_id(tx, OWNER, ["a", "b"], 0),
+        ["memories_oldest: space owner kind born", "log_memory: space memory version"],
+    ),
+    "often_recalled": (
+        lambda tx: recall_log.often_recalled(tx, OWNER, 5),
+        ["key: space owner"],
     ),
     "state_mark": (
         lambda tx: engine_index.state_version(tx, OWNER),

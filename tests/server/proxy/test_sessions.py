@@ -179,6 +179,27 @@ def test_client_that_truncates_its_history_keeps_its_session(proxy: Proxy) -> No
     assert "leaves at seven" in it.upstream.requests[-1].messages[-1]["content"]
 
 
+def test_client_that_truncates_its_history_gets_the_summary_of_what_it_dropped(
+    proxy: Proxy,
+) -> None:
+    it = proxy(lambda received: says(f"Reply to {asked_in(received)}")(received))
+    sent = [user("Let us plan the trip to Naxos. " + "word " * 200)]
+    for turn in range(12):
+        sent.append(reply_of(it.chat(*sent[-5:], memory_id="daily")))
+        sent.append(user(f"Turn {turn}: shall we have lunch? " + "word " * 100))
+        it.running.store.run_pending_jobs()
+    assert it.space.session("daily").summary().upper > 5
+    it.chat(*sent[-5:], memory_id="daily")
+    *before, last = it.upstream.last.messages
+    summary, _, asked = last["content"].partition("\n\n")
+    assert summary.startswith("Rolling session summary:") and "trip to Naxos" in summary
+    assert asked.endswith(sent[-1]["content"])
+    assert "Rolling session summary" not in str(before)
+    assert "Rolling session summary" not in str(it.stored_events())
+    it.chat(*sent, memory_id="daily")
+    assert "Rolling session summary" not in it.upstream.last.body.decode()
+
+
 def test_different_history_under_one_session_name_is_another_session(proxy: Proxy) -> None:
     it = proxy()
     it.chat("The first chat of the day", memory_id="daily")

@@ -63,11 +63,6 @@ def _max_chars(version: Version, versions: Sequence[Version]) -> int:
     return MAX_WHOLE if version is versions[-1] else MAX_SHOWN
 
 
-def adapt_profile(text: str) -> str:
-    """Replace the tool name that a profile mentions by the name of the MCP tool."""
-    return text.replace("update_memory tool with the memory ID", "revise tool with the id", 1)
-
-
 def format_message(message: Mapping[str, Any]) -> str:
     """One message of a session's history."""
     return f"{escape_name(role_of(message))}: {escape_line(text_of(message))}"

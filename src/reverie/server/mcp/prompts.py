@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from reverie.aio import AsyncSpace
 from reverie.errors import InvalidInput
 from reverie.model import Right
-from reverie.server.mcp.format import adapt_profile
+from reverie.server.mcp.tools import ToolScope
 
 MAX_ARGUMENT = 10_000
 
@@ -46,7 +45,7 @@ class Prompt:
     required: bool
     includes_context: bool
 
-    async def render(self, space: AsyncSpace, given: Mapping[str, str]) -> str:
+    async def render(self, scoped: ToolScope, given: Mapping[str, str]) -> str:
         value = given.get(self.argument, "").strip()
         if self.required and not value:
             raise InvalidInput(f"{self.name} needs {self.argument}: {self.argument_description}")
@@ -54,8 +53,8 @@ class Prompt:
             raise InvalidInput(f"{self.argument} has at most {MAX_ARGUMENT} characters")
         if not self.includes_context:
             return _SAVE_SESSION.format(focus=f" Above all: {value}" if value else "")
-        known = await space.context(value)
-        known_here = adapt_profile(known.system) or "Nothing is remembered yet."
+        known = await scoped.space.context(value, update_tool=scoped.update_tool)
+        known_here = known.system or "Nothing is remembered yet."
         return _RECALL_FIRST.format(known=known_here, task=value)
 
 

@@ -30,7 +30,6 @@ from reverie.serialize import format_time, to_json_value
 from reverie.server.errors import HttpProblem, public_detail
 from reverie.server.guard import Caller
 from reverie.server.mcp import prompts
-from reverie.server.mcp.format import adapt_profile
 from reverie.server.mcp.tools import (
     TOOLS,
     Tool,
@@ -171,11 +170,12 @@ class _Handlers:
     async def read_resource(
         self, ctx: _Context, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
-        space = self._scope_for(ctx, "read").space
+        scoped = self._scope_for(ctx, "read")
         if params.uri == PROFILE_URI:
-            text, kind = adapt_profile(await space.profile()), "text/markdown"
+            text = await scoped.space.profile(update_tool=scoped.update_tool)
+            kind = "text/markdown"
         elif params.uri.startswith(MEMORY_URI):
-            memory = await space.get(params.uri.removeprefix(MEMORY_URI))
+            memory = await scoped.space.get(params.uri.removeprefix(MEMORY_URI))
             shown = escape_json(to_json_value(memory))
             text, kind = json.dumps(shown, ensure_ascii=False), "application/json"
         else:
@@ -212,7 +212,7 @@ class _Handlers:
         if prompt is None:
             raise _unknown("prompt", params.name)
         scoped = self._scope_for(ctx, prompt.right)
-        text = await prompt.render(scoped.space, params.arguments or {})
+        text = await prompt.render(scoped, params.arguments or {})
         message = types.PromptMessage(role="user", content=types.TextContent(text=text))
         return types.GetPromptResult(description=prompt.description, messages=[message])
 

@@ -44,6 +44,11 @@ class ToolScope(NamedTuple):
         handle = None if session is None else space.session(session)
         return cls(space, handle, may_write, user_bound)
 
+    @property
+    def update_tool(self) -> str | None:
+        """The name of the tool by which the caller changes a memory, if it may."""
+        return "revise" if self.may_write else None
+
 
 class ToolResult(NamedTuple):
     """Lines for a model, and the same as values for a program; None: there are only lines."""
@@ -120,17 +125,19 @@ async def history(scoped: ToolScope, given: dict[str, Any]) -> ToolResult:
 
 async def context(scoped: ToolScope, given: dict[str, Any]) -> ToolResult:
     """Answer with text alone: with values as well, a model would read everything twice."""
-    tokens = given.get("tokens")
+    tokens, tool = given.get("tokens"), scoped.update_tool
     if scoped.session is not None:
         known = await scoped.session.context(
-            given.get("query"), tokens=tokens, freeze=scoped.may_write
+            given.get("query"), tokens=tokens, freeze=scoped.may_write, update_tool=tool
         )
     else:
-        known = await scoped.space.context(given.get("query", ""), tokens=tokens)
+        query = given.get("query", "")
+        known = await scoped.space.context(query, tokens=tokens, update_tool=tool)
     messages = [HISTORY_HEADING, *map(mcp_format.format_message, known.history)]
     history = "\n".join(messages) if known.history else ""
-    parts = (mcp_format.adapt_profile(known.system), history)
-    return ToolResult("\n\n".join(filter(None, parts)) or "Nothing is remembered yet.")
+    return ToolResult(
+        "\n\n".join(filter(None, (known.system, history))) or "Nothing is remembered yet."
+    )
 
 
 async def _resolve_as_of(scoped: ToolScope, given: dict[str, Any]) -> dict[str, Any]:

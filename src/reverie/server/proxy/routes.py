@@ -121,7 +121,8 @@ async def chat(request: Request) -> Response:
         turn = chat_turn.begin_turn(
             handle, body.history, named.session, options, ranking, store=store
         )
-        return turn, body.with_memory(turn.prompt_additions.profile, turn.prompt_additions.recalled)
+        additions = turn.prompt_additions
+        return turn, body.with_memory(additions.profile, additions.per_turn)
 
     turn, content = await aio.run_with_handle(space, begin)
     return await _relay(request, content, space, turn)
