@@ -92,6 +92,19 @@ def test_recall_prints_hits_and_applies_filters(reverie: CommandLine) -> None:
     assert len(reverie.json("recall", "boss", "--limit", "1")["hits"]) == 1
 
 
+def test_tables_show_the_subject_of_a_memory(reverie: CommandLine) -> None:
+    arguments = ("remember", "Likes jazz", "--category", "person", "--subject", "Bob Miller")
+    assert ": [Bob Miller] Likes jazz" in reverie.text(*arguments)
+    id = reverie.json("list")["memories"][0]["id"]
+    for command in (
+        ("recall", "Bob"),
+        ("recall", "Bob", "--explain"),
+        ("list",),
+        ("history", id),
+    ):
+        assert "[Bob Miller] Likes jazz" in reverie.text(*command), command
+
+
 def test_recall_without_hits_says_so_on_stderr(reverie: CommandLine) -> None:
     reverie.remember("one")
     result = reverie.run("recall", "zebra", "--mode", "keyword")

@@ -16,6 +16,7 @@ from reverie.cli.output import (
     print_line,
     supports_unicode,
     to_line,
+    with_subject,
 )
 from reverie.model import NO_RERANKER, Hit
 from reverie.recall import query_hints
@@ -94,7 +95,8 @@ class _ScoreChart:
         )
 
     def lines(self, hit: Hit, width: int) -> Iterator[Text]:
-        id, text = to_line(hit.id), to_line(hit.text)
+        id = to_line(hit.id)
+        text = with_subject(hit.memory.subject if hit.memory else None, hit.text)
         score = Text(self._score(hit).rjust(self._score_width), style="bold")
         left = self._id_width - cell_len(id)
         if left >= 0:

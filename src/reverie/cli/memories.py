@@ -30,6 +30,7 @@ from reverie.cli.output import (
     print_table,
     to_line,
     truncate_line,
+    with_subject,
 )
 from reverie.cli.purge import REWRITE_OPTION, add_purge_report, purge_history, report_purge
 from reverie.dates import parse_as_of
@@ -201,7 +202,7 @@ def _print_hits(hits: list[Hit]) -> None:
     rows = []
     for hit in hits:
         category = hit.memory.category if hit.memory else ""
-        text = to_line(hit.text)
+        text = with_subject(hit.memory.subject if hit.memory else None, hit.text)
         if hit.event is not None:
             text += f"\n{to_line(hit.event.role)}, {format_minute(hit.event.at)}"
         rows.append((f"{hit.score:.3f}", to_line(hit.id), category, text))
@@ -241,7 +242,7 @@ def list_command(options: CommonOptions, forgotten: bool, limit: int, **given: A
         middle = [memory.user or "(shared)"] if user else []
         if forgotten:
             middle.append("" if memory.forgotten_at is None else "forgotten")
-        content = ("* " if memory.pinned else "") + to_line(memory.content)
+        content = ("* " if memory.pinned else "") + with_subject(memory.subject, memory.content)
         created = format_minute(memory.created_at)
         rows.append((memory.id, created, memory.category, *middle, content))
     options.print_list(
@@ -310,7 +311,7 @@ def history_command(options: CommonOptions, id: str) -> None:
         return
     rows = []
     for v in versions:
-        content = "(erased)" if v.content is None else to_line(v.content)
+        content = "(erased)" if v.content is None else with_subject(v.subject, v.content)
         content += f"\nbecause: {to_line(v.reason)}" if v.reason else ""
         content += f"\nfrom: {event_id(v.origin)}" if v.origin else ""
         recorded = format_minute(v.recorded_at)

@@ -20,6 +20,7 @@ from reverie.cli.output import (
     print_line,
     print_stderr,
     print_table,
+    progress,
     to_line,
     truncate_line,
 )
@@ -82,7 +83,9 @@ class CommonOptions:
             require_store(settings)
         # _warn_damaged reports the count at the end, as text or JSON; the log would repeat it.
         logging.getLogger("reverie.damage").addHandler(logging.NullHandler())
-        with open_store(settings=settings) as store:
+        with progress("indexing") as shown:
+            opened = open_store(settings=settings, progress=shown)
+        with opened as store:
             try:
                 yield store
             finally:

@@ -7,7 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -146,6 +146,11 @@ def format_minute(ms: int) -> str:
     return format_time(ms)[:16].replace("T", " ")
 
 
+def with_subject(subject: str | None, content: str | None) -> str:
+    """Return a content as one line, after the subject that it is about, in brackets."""
+    return f"[{to_line(subject)}] {to_line(content)}" if subject else to_line(content)
+
+
 def event_id(origin: Origin) -> str:
     """Return the id that recalls give an event: its session and sequence."""
     return f"{to_line(origin.session)}:{origin.sequence}"
@@ -191,7 +196,8 @@ def memory_pairs(memory: Memory) -> dict[str, str]:
 
 def memory_line(verb: str, memory: Memory) -> str:
     """Return one line: what was done, the memory's id and version, and its content."""
-    return f"{verb} {memory.id} (version {memory.version}): {to_line(memory.content)}"
+    content = with_subject(memory.subject, memory.content)
+    return f"{verb} {memory.id} (version {memory.version}): {content}"
 
 
 def truncate_line(line: str) -> str:
@@ -236,10 +242,25 @@ def print_first(lines: Sequence[str]) -> None:
 
 @contextmanager
 def progress(what: str) -> Iterator[Progress]:
-    """Show a progress bar if standard error is a terminal."""
+    """Show a progress bar from the first call on, if standard error is a terminal."""
     if not sys.stderr.isatty():
         yield lambda done, total: None
         return
+    with ExitStack() as stack:
+        update: Progress | None = None
+
+        def advance(done: int, total: int) -> None:
+            nonlocal update
+            if update is None:
+                update = stack.enter_context(_progress_bar(what))
+            update(done, total)
+
+        yield advance
+
+
+@contextmanager
+def _progress_bar(what: str) -> Iterator[Progress]:
+    # rich takes time to load, and most commands show no bar.
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bars
 

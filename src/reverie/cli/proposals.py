@@ -13,6 +13,7 @@ from reverie.cli.output import (
     print_line,
     to_line,
     truncate_line,
+    with_subject,
 )
 
 
@@ -50,7 +51,8 @@ def list_command(options: CommonOptions, answered: bool) -> None:
     for each in proposals:
         answer = [each.answer or ""] if answered else []
         proposed, origin = format_minute(each.proposed_at), event_id(each.origin)
-        rows.append((each.id, proposed, each.category, *answer, origin, to_line(each.content)))
+        content = with_subject(each.subject, each.content)
+        rows.append((each.id, proposed, each.category, *answer, origin, content))
     options.print_list(
         {"proposals": proposals},
         ("id", "proposed", "category", *(("answer",) if answered else ()), "from", "content"),

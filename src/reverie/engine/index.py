@@ -28,8 +28,11 @@ MAX_ASKED = 50
 MAX_COUNTED = 200
 # The rules that the index was made with: an index of other rules is rebuilt.
 INDEX_VERSION = (
-    f"{ANALYZER_IDENTITY}, passages {PASSAGE_CHARS}/{OVERLAP_CHARS}/{MAX_COUNTED}, {PARSER_VERSION}"
+    f"{ANALYZER_IDENTITY}, passages {PASSAGE_CHARS}/{OVERLAP_CHARS}/{MAX_COUNTED}, "
+    f"{PARSER_VERSION}, labels 1"
 )
+# The category of memories that were given none: it says nothing about them.
+DEFAULT_CATEGORY = "general"
 
 
 class MemoryRow(NamedTuple):
@@ -185,19 +188,47 @@ class Passage:
 
     Each passage of a message has the length of the whole message, because a long reply says little
     about any one thing. Passages of memories have length 0: a memory is short, or a document whose
-    passages are about equally long.
+    passages are about equally long. ``embedded`` is the text that its vector is made of.
     """
 
     start: int
     text: str
     terms: frozenset[str]
     length: int
+    embedded: str
 
 
-def content_passages(content: str) -> list[Passage]:
-    """Split the content of a memory into passages."""
+class Labels(NamedTuple):
+    """What a memory is filed under. Recall finds a memory by these as by its content."""
+
+    subject: str | None = None
+    category: str = DEFAULT_CATEGORY
+    tags: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, memory: Memory) -> Labels:
+        """The labels of a memory."""
+        return cls(memory.subject, memory.category, memory.tags)
+
+    def terms(self) -> frozenset[str]:
+        """The terms of all labels; each passage of the memory is indexed under them."""
+        category = "" if self.category == DEFAULT_CATEGORY else self.category
+        words = " ".join((self.subject or "", category, *self.tags))
+        return frozenset(analyse(words).counts) if words.strip() else frozenset()
+
+    def embedded(self, text: str) -> str:
+        """The text that the vector of a passage is made of: it names the subject."""
+        subject = self.subject
+        if subject is None or subject.casefold() in text.casefold():
+            return text
+        return f"{subject}: {text}"
+
+
+def memory_passages(content: str, labels: Labels) -> list[Passage]:
+    """Split the content of a memory into passages; each also has the terms of the labels."""
+    named = labels.terms()
     return [
-        Passage(start, text, frozenset(terms.counts), 0)
+        Passage(start, text, named.union(terms.counts), 0, labels.embedded(text))
         for start, text, terms in _split_and_analyze(content)
     ]
 
@@ -207,7 +238,9 @@ def message_passages(content: str, speaker: str | None) -> list[Passage]:
     parts = _split_and_analyze(content)
     length = min(sum(terms.length for _, _, terms in parts), MAX_COUNTED)
     name = frozenset(analyse(speaker).counts) if speaker else frozenset()
-    return [Passage(start, text, name.union(terms.counts), length) for start, text, terms in parts]
+    return [
+        Passage(start, text, name.union(terms.counts), length, text) for start, text, terms in parts
+    ]
 
 
 def _split_and_analyze(content: str) -> list[tuple[int, str, Terms]]:
@@ -296,7 +329,7 @@ def add_memories(tx: Transaction, owner: Owner, memories: Sequence[IndexedMemory
 def update_metadata(
     tx: Transaction, owner: Owner, place: MemoryRow, position: int, old: Memory, new: Memory
 ) -> None:
-    """Index a new version that has the same text: its passages stay as they are."""
+    """Index a new version with the same content and labels: its passages stay as they are."""
     _drop_memory(tx, owner, place.first_position, old.tags)
     row = memory_row(place.first_position, position, new, place.first_passage, place.passages)
     _put_memories(tx, owner, [row], [(place.first_position, new)])
@@ -306,7 +339,8 @@ def remove_memory(tx: Transaction, owner: Owner, place: MemoryRow, old: Memory) 
     """Remove a memory from the index, with its vectors."""
     if place.passages:
         counted = _counters(place.kind, place.session)
-        drop_passages(tx, owner, place.first_passage, content_passages(old.content), counted)
+        parts = memory_passages(old.content, Labels.of(old))
+        drop_passages(tx, owner, place.first_passage, parts, counted)
     _drop_memory(tx, owner, place.first_position, old.tags)
 
 

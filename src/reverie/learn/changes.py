@@ -153,10 +153,12 @@ def prepare(
         )
         text = draft = None
         if change.event == "UPDATE":
-            text = validate.prepare_text(runtime, change.content)
+            assert change.target is not None
+            labels = index.Labels.of(revised_state(change.target, change))
+            text = validate.prepare_text(runtime, change.content, labels)
         elif change.event == "ADD":
             asked = ProposedFact(change.content, change.category, change.subject, source)
-            draft = replace(proposals.draft_from_proposal(runtime, asked), tags=change.tags)
+            draft = proposals.draft_from_proposal(runtime, asked, change.tags)
         prepared.append(PreparedChange(change, text, draft))
     return prepared
 
@@ -280,7 +282,8 @@ def is_known(w: Writer, draft: Draft) -> bool:
     asked = proposals.list_proposals(w.tx, w.owner, answered=True)
     if any(wanted == comparison_key(each.content) for each in asked if each.answer != "accept"):
         return True
-    terms = {term for part in draft.text.passages for term in part.terms}
+    unlabelled = index.memory_passages(draft.text.content, index.Labels())
+    terms = {term for part in unlabelled for term in part.terms}
     return any(
         comparison_key(w.read_memory(place).content) == wanted
         for place in index.find_containing(w.tx, w.owner, terms, w.now())
@@ -297,11 +300,8 @@ def _revise(w: Writer, turn: UserTurn, each: PreparedChange, place: MemoryRow, s
         ):
             return None
         return replace(
-            old,
-            content=change.content,
+            revised_state(old, change),
             concept_tags=text.concept_tags,
-            subject=change.subject or old.subject,
-            tags=tuple(tag for tag in old.tags if tag != UNRECONCILED),
             source=source,
             trust=less_trusted(old.trust, w.author.trust),
             updated_at=at,
@@ -309,6 +309,16 @@ def _revise(w: Writer, turn: UserTurn, each: PreparedChange, place: MemoryRow, s
 
     stamp = WriteStamp(origin=turn.origin, reason=change.reason)
     w.change_memory(place, "revise", stamp, alter, text)
+
+
+def revised_state(old: Memory, change: PlannedChange) -> Memory:
+    """Return a memory with the content and the labels that a planned change gives it."""
+    return replace(
+        old,
+        content=change.content,
+        subject=change.subject or old.subject,
+        tags=tuple(tag for tag in old.tags if tag != UNRECONCILED),
+    )
 
 
 def _forget(w: Writer, turn: UserTurn, change: PlannedChange, place: MemoryRow) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 
 from reverie.engine import index
@@ -13,10 +14,14 @@ from reverie.write import embeddings
 from reverie.write.runtime import Runtime
 
 
-def refresh_index(runtime: Runtime) -> None:
-    """Rebuild the index if another version of the text analyser made it.
+_log = logging.getLogger("reverie.index")
 
-    Queries are analysed by the current version and would not match the stored terms.
+
+def refresh_index(runtime: Runtime, progress: Progress | None = None) -> None:
+    """Rebuild the index if it was made by other rules, such as another text analyser.
+
+    Queries are analysed by the current rules and would not match the stored terms. The progress is
+    logged as well, at every tenth of the work.
     """
     with runtime.engine.read() as tx:
         row = tx.one("SELECT value FROM meta WHERE key = 'index'")
@@ -26,8 +31,21 @@ def refresh_index(runtime: Runtime) -> None:
         # No version of Reverie accepts this value, so none writes until the rebuild is done; if it
         # is killed, the next open starts it again.
         reindex.set_index_version(runtime, "being made anew")
-        rebuild(_without_foreign_embedder(runtime))
+        _log.info("the index of %s was made by other rules: making it again", runtime.engine.url)
+        rebuild(_without_foreign_embedder(runtime), _logged(progress))
     reindex.set_index_version(runtime, index.INDEX_VERSION)
+
+
+def _logged(progress: Progress | None) -> Progress:
+    """Return a function that passes progress on, and logs it at every tenth of the work."""
+
+    def advance(done: int, total: int) -> None:
+        if progress is not None:
+            progress(done, total)
+        if done * 10 // max(total, 1) > (done - 1) * 10 // max(total, 1):
+            _log.info("indexed %d of %d memories and events", done, total)
+
+    return advance
 
 
 def _without_foreign_embedder(runtime: Runtime) -> Runtime:

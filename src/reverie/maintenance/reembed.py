@@ -8,6 +8,7 @@ from reverie.agenda import jobs
 from reverie.engine import index
 from reverie.engine.log import list_owners
 from reverie.errors import ConfigError, StoreError
+from reverie.model import Event, Memory
 from reverie.protocols import Owner, Progress, Transaction
 from reverie.recall.as_of import item_from_entry, item_text
 from reverie.write import embeddings
@@ -134,14 +135,18 @@ def _try_switch(
 
 
 def passage_texts(tx: Transaction, owner: Owner, passages: Iterable[int]) -> dict[int, str]:
-    """Return the text of each of these passages that still exists."""
+    """Return the text that the vector of each of these passages is made of, if it still exists."""
     texts: dict[int, str] = {}
-    contents: dict[int, str] = {}
+    items: dict[int, Memory | Event] = {}
     for passage, (first_position, start, length) in sorted(
         index.passage_offsets(tx, owner, list(passages)).items()
     ):
-        if first_position not in contents:
+        if first_position not in items:
             entry = index.find_source_entry(tx, owner, first_position)
-            contents[first_position] = item_text(item_from_entry(entry, None))
-        texts[passage] = contents[first_position][start : start + length]
+            items[first_position] = item_from_entry(entry, None)
+        item = items[first_position]
+        text = item_text(item)[start : start + length]
+        texts[passage] = (
+            index.Labels.of(item).embedded(text) if isinstance(item, Memory) else text
+        )
     return texts

@@ -148,9 +148,8 @@ def _compare_owner(
             continue
         counts[state.kind] += 1
         counts["private"] += state.session is not None
-        expected.add(
-            place.first_position, place.first_passage, index.content_passages(state.content)
-        )
+        parts = index.memory_passages(state.content, index.Labels.of(state))
+        expected.add(place.first_position, place.first_passage, parts)
     problems.extend(_compare_sessions(tx, owner, where, expected))
     problems.extend(_compare_proposals(tx, owner, where))
     problems.extend(_compare_documents(tx, owner, where, expected_documents))
@@ -180,7 +179,7 @@ def _compare_owner(
 class ExpectedIndex:
     """The passages and postings that an owner's index must have, as sums of hashes.
 
-    ``texts`` has the text of each passage by its number.
+    ``texts`` has the embedded text of each passage by its number.
     """
 
     def __init__(self) -> None:
@@ -190,7 +189,7 @@ class ExpectedIndex:
     def add(self, first_position: int, first: int, parts: list[index.Passage]) -> None:
         """Add the passages of one memory or event; ``first`` is the number of the first one."""
         for number, part in enumerate(parts, first):
-            self.texts[number] = part.text
+            self.texts[number] = part.embedded
             self.passages += _hash(number, first_position, part.start, len(part.text), part.length)
             for term in part.terms:
                 self.postings += _hash(term, number, part.length)

@@ -217,7 +217,7 @@ class Space:
         """Write a new version of a memory. What is not given stays as it is."""
         validate.check_key(key)
         given = {"category": category, "subject": subject, "tags": tags, "pinned": pinned}
-        made = memories.prepare_revision(self._runtime, content, given, lambda: self.get(id).kind)
+        made = memories.prepare_revision(self._runtime, content, given, lambda: self.get(id))
         stamp = self._stamp(key, "revise", id, made.changes, reason=reason)
         alter = made.alter(self._author.trust, expected_version)
         checked = _check_id(id)

@@ -59,12 +59,14 @@ def open(
     reranker: str | Path | Reranker | None = None,
     clock: Clock | None = None,
     ids: Ids | None = None,
+    progress: Progress | None = None,
 ) -> Store:
     """Open a store, creating it on its first use.
 
     What is not given comes from ``settings``, else from the environment and ``reverie.toml``.
     ``embedder`` is an Embedder or a name such as ``"local"``; with ``"none"`` the store has no
     vectors. ``reranker`` is a Reranker or the folder of an ONNX cross-encoder.
+    ``progress(done, total)`` is called while an index that an earlier version made is made again.
     """
     found = config.load() if settings is None else settings
     if isinstance(embedder, str):
@@ -87,7 +89,7 @@ def open(
     try:
         with runtime.engine.read() as tx:
             maintenance_rebuild.require_migrated(tx, runtime.engine.url)
-        maintenance_rebuild.refresh_index(runtime)
+        maintenance_rebuild.refresh_index(runtime, progress)
         maintenance_reembed.queue_missing_vectors(runtime)
         if found.vault and not runtime.engine.read_only:
             vault_link.attach_if_none(runtime, str(Path(found.vault).expanduser().absolute()))

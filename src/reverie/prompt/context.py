@@ -26,7 +26,7 @@ from reverie.engine.sessions import EventRange
 from reverie.errors import ContextTooSmall
 from reverie.model import Context, Hit, Memory, Summary
 from reverie.prompt import profile
-from reverie.prompt.escape import escape_line, escape_name
+from reverie.prompt.escape import escape_line, escape_name, subject_prefix
 from reverie.prompt.session_summary import render_summary
 from reverie.protocols import Owner, Transaction
 from reverie.recall.near_duplicates import DEFAULT_SHARE, NearDuplicateIndex
@@ -438,14 +438,15 @@ def render_hits(
 
 
 def _render_hit(hit: Hit) -> str:
+    subject = ""
     if hit.event is not None:
         label, at = f"{escape_name(hit.event.role)} said", hit.event.at
     else:
         assert hit.memory is not None
         memory = hit.memory
-        label = f"{memory.kind} id:{memory.id}"
+        label, subject = f"{memory.kind} id:{memory.id}", subject_prefix(memory.subject)
         at = memory.created_at if memory.happened_at is None else memory.happened_at
-    return f"- [{to_iso(at)[:10]} {label}] {escape_line(hit.text)}\n"
+    return f"- [{to_iso(at)[:10]} {label}] {subject}{escape_line(hit.text)}\n"
 
 
 # -- notices for the user -------------------------------------------------------------------------
@@ -459,13 +460,16 @@ def _render_notices(
     names = {each_range.session for each_range in ranges}
     if policy == "ask":
         open_proposals = [
-            f"- [proposal {each.id}] {escape_line(each.content)}\n"
+            f"- [proposal {each.id}] {subject_prefix(each.subject)}{escape_line(each.content)}\n"
             for each in proposals.list_proposals(tx, owner)
             if each.origin.session in names
         ][-MAX_NOTICES:]
         return ASK_HEADING + "".join(open_proposals) if open_proposals else ""
     learned = _recently_learned(tx, owner, ranges) if policy == "notify" else []
-    lines = [f"- [id:{memory.id}] {escape_line(memory.content)}\n" for memory in learned]
+    lines = [
+        f"- [id:{memory.id}] {subject_prefix(memory.subject)}{escape_line(memory.content)}\n"
+        for memory in learned
+    ]
     return NOTIFY_HEADING + "".join(lines[-MAX_NOTICES:]) if lines else ""
 
 

@@ -150,3 +150,8 @@ def _fold_char(char: str) -> str:
         for each in plain
         if unicodedata.category(each) not in _INVISIBLE_CATEGORIES and each not in _BLANK
     )
+
+
+def subject_prefix(subject: str | None) -> str:
+    """Return what begins the line of a memory: its subject in brackets, or nothing."""
+    return escape_text(f"[{escape_name(subject)}] ") if subject else ""

@@ -13,7 +13,7 @@ from itertools import chain, groupby, zip_longest
 from reverie.engine import index, index_check, log
 from reverie.engine.index import MemoryRow, ProfileGroup
 from reverie.model import UNTRUSTED, Memory
-from reverie.prompt.escape import escape_line, escape_name
+from reverie.prompt.escape import escape_line, escape_name, subject_prefix
 from reverie.protocols import Owner, Transaction
 from reverie.write import recall_log
 from reverie.write.profile_cache import CachedProfile, ChosenProfile, ProfileCache
@@ -264,5 +264,4 @@ def _title(memory: Memory) -> str:
 
 
 def _line(memory: Memory) -> str:
-    subject = f"[{escape_name(memory.subject)}] " if memory.subject else ""
-    return f"- [id:{memory.id}] {subject}{escape_line(memory.content)}\n"
+    return f"- [id:{memory.id}] {subject_prefix(memory.subject)}{escape_line(memory.content)}\n"

@@ -305,7 +305,7 @@ class AsOfView:
     def _all_rows(self) -> Matrix:
         if self._rows is None:
             embedder = self._runtime.embedder
-            texts = [part.text for part in self._parts]
+            texts = [part.embedded for part in self._parts]
             empty = np.zeros((len(texts), 0), np.float32)
             unavailable = embedder is None or embedder.remote or not texts
             self._rows = empty if unavailable or embedder is None else embedder.embed(texts)
@@ -379,4 +379,4 @@ def _passes_filter(chosen: Filter, item: Memory | Event) -> bool:
 def _item_passages(item: Memory | Event) -> list[index.Passage]:
     if isinstance(item, Event):
         return sessions.passages_of_event(item)
-    return index.content_passages(item.content)
+    return index.memory_passages(item.content, index.Labels.of(item))

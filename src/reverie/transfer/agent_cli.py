@@ -219,8 +219,10 @@ class _Import:
             scope = sessions.session_scope(scope, file.session)
         stamp = WriteStamp(key=f"agent-cli:{id}:{derived_uuid(file.content)}", reason=EDITED)
         try:
-            kind = str((versions[-1].body or {}).get("kind", "fact"))
-            made = memories.prepare_revision(self._runtime, file.content, _UNCHANGED, lambda: kind)
+            current = versions[-1].state(scope.user)
+            made = memories.prepare_revision(
+                self._runtime, file.content, _UNCHANGED, lambda: current
+            )
             with open_writer(self._runtime, self._author._replace(scope=scope)) as w:
                 alter = made.alter("import", None)
                 memories.change(w, id, "revise", stamp, alter, made.text)

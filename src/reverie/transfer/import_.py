@@ -53,7 +53,7 @@ def import_records(
     while batch := list(islice(numbered, BATCH)):
         prepared = [(number, _prepare(runtime, number, record)) for number, record in batch]
         plain = [item for _, item in prepared if isinstance(item, _PlainRecord)]
-        texts = validate.prepare_texts(runtime, [item.content for item in plain])
+        texts = validate.prepare_texts(runtime, [(item.content, item.labels) for item in plain])
         ready = zip(plain, texts, strict=True)
         with open_writer(runtime, author) as w:
             for form, run in groupby(prepared, lambda each: type(each[1])):
@@ -88,6 +88,10 @@ class _PlainRecord(NamedTuple):
     content: str
     fields: dict[str, Any]
     uuid: str
+
+    @property
+    def labels(self) -> index.Labels:
+        return index.Labels(*(self.fields[name] for name in index.Labels._fields))
 
 
 def _prepare(

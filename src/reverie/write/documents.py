@@ -32,7 +32,8 @@ def remember(runtime: Runtime, author: Author, path: Path, category: str) -> Mem
     if kept is not None and kept.hash == hash_:
         return kept.memory
     content = validate.redact_content(runtime, content, "note")
-    text = validate.prepare_text(runtime, content)
+    labels = index.Labels(category=category) if kept is None else index.Labels.of(kept.memory)
+    text = validate.prepare_text(runtime, content, labels)
     # The author did not write the document: nothing in it may reach the profile as their word.
     author = author._replace(trust="document")
     with open_writer(runtime, author) as w:

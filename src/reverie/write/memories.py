@@ -111,12 +111,12 @@ class Revision(NamedTuple):
 
 
 def prepare_revision(
-    runtime: Runtime, content: str | None, given: Mapping[str, Any], kind: Callable[[], str]
+    runtime: Runtime, content: str | None, given: Mapping[str, Any], current: Callable[[], Memory]
 ) -> Revision:
     """Check a revision, redact it, and embed its content, before the write transaction.
 
-    ``given`` maps each field to its new value, ``...`` where the caller gave none. ``kind`` returns
-    the memory's kind; it is called only when there is a content.
+    ``given`` maps each field to its new value, ``...`` where the caller gave none. ``current``
+    returns the memory as it is; it is called only when there is a content.
     """
     changes = dict[str, Any]()
     if given["category"] is not ...:
@@ -131,8 +131,11 @@ def prepare_revision(
         raise InvalidInput("nothing to revise: give a content, category, subject, tags or pinned")
     if content is None:
         return Revision(changes, None)
-    content = validate.redact_content(runtime, content, kind())
-    return Revision(changes | {"content": content}, validate.prepare_text(runtime, content))
+    old = current()
+    content = validate.redact_content(runtime, content, old.kind)
+    revised = replace(old, **changes, content=content)
+    text = validate.prepare_text(runtime, content, index.Labels.of(revised))
+    return Revision(changes | {"content": content}, text)
 
 
 def forget_change(expected_version: int | None) -> StateChange:

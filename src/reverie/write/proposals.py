@@ -79,7 +79,9 @@ def _check_key(w: Writer, stamp: WriteStamp, op: Op, proposal: str) -> None:
         raise KeyConflict(stamp.key or "")
 
 
-def draft_from_proposal(runtime: Runtime, asked: Proposal | ProposedFact) -> Draft:
+def draft_from_proposal(
+    runtime: Runtime, asked: Proposal | ProposedFact, tags: tuple[str, ...] = ()
+) -> Draft:
     """Build the draft of the memory that a proposal would become."""
     return validate.build_draft(
         runtime,
@@ -87,6 +89,7 @@ def draft_from_proposal(runtime: Runtime, asked: Proposal | ProposedFact) -> Dra
         kind="fact",
         category=asked.category,
         subject=asked.subject,
+        tags=tags,
         source=asked.source,
         origin=asked.origin if isinstance(asked, Proposal) else None,
     )

@@ -7,11 +7,11 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from reverie.config import Settings
 from reverie.dates import Time, optional_ms
-from reverie.engine.index import Passage, content_passages
+from reverie.engine.index import Labels, Passage, memory_passages
 from reverie.errors import InvalidInput
 from reverie.model import (
     FUSIONS,
@@ -49,12 +49,16 @@ MAX_REASON_CHARS = 2_000
 
 @dataclass(frozen=True, slots=True)
 class PreparedText:
-    """A content with its passages. ``vectors`` is None when a job will make them."""
+    """A content with its passages. ``vectors`` is None when a job will make them.
+
+    ``labels`` are those of the memory that the passages were made for; a message has none.
+    """
 
     content: str
     passages: list[Passage]
     concept_tags: tuple[str, ...]
     vectors: Matrix | None
+    labels: Labels | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,17 +80,19 @@ class Draft:
     created_at: int | None = None
 
 
-def prepare_text(runtime: Runtime, content: str) -> PreparedText:
+def prepare_text(runtime: Runtime, content: str, labels: Labels) -> PreparedText:
     """Split a content into passages, tag it and, with a local embedder, embed it."""
-    return prepare_texts(runtime, [content])[0]
+    return prepare_texts(runtime, [(content, labels)])[0]
 
 
-def prepare_texts(runtime: Runtime, contents: Sequence[str]) -> list[PreparedText]:
-    """Prepare many contents with one call to the embedder."""
-    split = [content_passages(content) for content in contents]
+def prepare_texts(
+    runtime: Runtime, contents: Sequence[tuple[str, Labels]]
+) -> list[PreparedText]:
+    """Prepare many contents, given with the labels of their memories, with one embedder call."""
+    split = [memory_passages(content, labels) for content, labels in contents]
     return [
-        PreparedText(content, parts, concept_tags(content), rows)
-        for content, parts, rows in zip(
+        PreparedText(content, parts, concept_tags(content), rows, labels)
+        for (content, labels), parts, rows in zip(
             contents, split, _embed_passages(runtime, split), strict=True
         )
     ]
@@ -112,7 +118,7 @@ def _embed_passages(runtime: Runtime, split: Sequence[list[Passage]]) -> list[Ma
         with runtime.engine.read() as tx:
             if embeddings.require(tx, embedder) is not None:
                 runtime.verified_embedders.add(embedder.identity)
-    texts = [part.text for parts in split for part in parts]
+    texts = [part.embedded for parts in split for part in parts]
     if embedder is None or embedder.remote or not texts:
         return [None] * len(split)
     rows = embedder.embed(texts)
@@ -290,7 +296,7 @@ def build_draft(
     """Check, redact, split and embed all that a new memory consists of."""
     checked = check_kind(kind)
     content = redact_content(runtime, content, checked)
-    fields = {
+    fields: dict[str, Any] = {
         "kind": checked,
         "category": redact_category(runtime, category),
         "subject": redact_subject(runtime, subject),
@@ -302,7 +308,8 @@ def build_draft(
         "pinned": bool(pinned),
         "session": session,
     }
-    return Draft(text=prepare_text(runtime, content), **cast(dict[str, Any], fields))
+    labels = Labels(fields["subject"], fields["category"], fields["tags"])
+    return Draft(text=prepare_text(runtime, content, labels), **fields)
 
 
 def check_key(key: str | None) -> str | None:

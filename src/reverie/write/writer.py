@@ -241,12 +241,13 @@ class Writer:
                 for new, state, when in added
             )
         )
+        texts = [self._fitting_text(state, new.draft.text) for new, state, _ in added]
         indexed = [
-            index.IndexedMemory(position, position, state, new.draft.text.passages)
-            for new, state, (position, _) in added
+            index.IndexedMemory(position, position, state, text.passages)
+            for text, (_, state, (position, _)) in zip(texts, added, strict=True)
         ]
         first = index.add_memories(tx, owner, indexed)
-        self.put_vectors(first, *(new.draft.text for new in news))
+        self.put_vectors(first, *texts)
         for new, state, (position, _) in added:
             self._put_document(state.source, position, new.draft.document)
             self.queue_expiry(state)
@@ -266,7 +267,7 @@ class Writer:
         """Append the next version of a memory.
 
         ``text`` is given when the content changes, ``document`` is the hash of the document that
-        the new content comes from.
+        the new content comes from. A change of content or labels indexes and embeds it again.
         """
         tx, owner = self.tx, self.owner
         entry = index_check.read_current(tx, owner, place)
@@ -281,7 +282,8 @@ class Writer:
         new = replace(altered or old, version=old.version + 1)
         hash_ = document or (entry.body or {}).get("document")
         self.append(self._version_entry(stamp, op, new, (position, recorded_at), hash_))
-        if text is None and (old.forgotten_at is None) == (new.forgotten_at is None):
+        unchanged = text is None and index.Labels.of(old) == index.Labels.of(new)
+        if unchanged and (old.forgotten_at is None) == (new.forgotten_at is None):
             index.update_metadata(tx, owner, place, position, old, new)
             return new
         index.remove_memory(tx, owner, place, old)
@@ -327,8 +329,7 @@ class Writer:
         if state.forgotten_at is not None:
             index.add_memory(self.tx, self.owner, first_position, position, state, [])
         else:
-            if text is None:
-                text = self.embed(state.content, index.content_passages(state.content))
+            text = self._fitting_text(state, text)
             first = index.add_memory(
                 self.tx, self.owner, first_position, position, state, text.passages
             )
@@ -341,8 +342,15 @@ class Writer:
         vectors = None
         if embedder is not None and not embedder.remote and passages:
             embeddings.require(self.tx, embedder)
-            vectors = embedder.embed([passage.text for passage in passages])
+            vectors = embedder.embed([passage.embedded for passage in passages])
         return PreparedText(content, passages, (), vectors)
+
+    def _fitting_text(self, state: Memory, text: PreparedText | None) -> PreparedText:
+        """Return the prepared text of a state, made again if it was prepared for other labels."""
+        labels = index.Labels.of(state)
+        if text is not None and text.labels == labels:
+            return text
+        return self.embed(state.content, index.memory_passages(state.content, labels))
 
     def put_vectors(self, first: int, *texts: PreparedText) -> None:
         """Store the vectors of texts whose passages are numbered from ``first`` without a gap.

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from reverie.model import Hit, Memory, Version
-from reverie.prompt.escape import escape_line, escape_name
+from reverie.prompt.escape import escape_line, escape_name, subject_prefix
 from reverie.serialize import format_time, to_json_value
 from reverie.text.messages import role_of, text_of
 
@@ -23,7 +23,7 @@ _OPTIONAL = ("subject", "tags", "source", "happened_at", "forgotten_at", "expire
 
 
 def format_memory(memory: Memory) -> str:
-    """``[id] (category, date) content``."""
+    """``[id] (category, date) [subject] content``; a memory may have no subject."""
     shown = memory.content[:MAX_SHOWN]
     return _line(memory, shown + _rest(memory, len(shown)))
 
@@ -54,7 +54,7 @@ def format_versions(versions: Sequence[Version]) -> str:
         cut = _cut_mark(len(content) - len(shown))
         lines.append(
             f"v{version.version} {version.op} {_day(version.recorded_at)}{who}{why}: "
-            f"{escape_line(shown)}{cut}"
+            f"{subject_prefix(version.subject)}{escape_line(shown)}{cut}"
         )
     return "\n".join([DATA_NOTICE, *lines])
 
@@ -118,7 +118,8 @@ def _line(memory: Memory, text: str) -> str:
     at = memory.created_at if memory.happened_at is None else memory.happened_at
     gone = ", forgotten" if memory.forgotten_at is not None else ""
     kind += escape_name(memory.category)
-    return f"[{memory.id}] ({kind}, {_day(at)}{gone}) {escape_line(text)}"
+    about = f"[{memory.id}] ({kind}, {_day(at)}{gone})"
+    return f"{about} {subject_prefix(memory.subject)}{escape_line(text)}"
 
 
 def _rest(memory: Memory, shown: int) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 from reverie.errors import ReverieError
 from reverie.memory.space import Space
 from reverie.model import Memory, Mode
-from reverie.prompt.escape import escape_line, escape_name, escape_text
+from reverie.prompt.escape import escape_line, escape_text, subject_prefix
 from reverie.server.errors import public_detail
 from reverie.text.messages import role_of, user_text
 from reverie.text.normalize import one_line
@@ -136,8 +136,7 @@ def _undo(space: Space) -> str:
 
 
 def _line(memory: Memory) -> str:
-    subject = f"[{escape_name(memory.subject)}] " if memory.subject else ""
-    return f"• [{memory.id}] {subject}{escape_line(memory.content)}"
+    return f"• [{memory.id}] {subject_prefix(memory.subject)}{escape_line(memory.content)}"
 
 
 # -- the answer in OpenAI's formats ---------------------------------------------------------------
