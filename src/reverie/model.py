@@ -412,6 +412,9 @@ class Ranking:
     keyword_weight: float = 0.56
     fusion: Fusion = "evidence"
     """How vector and keyword scores are combined; only ``evidence`` looks at turns nearby."""
+    centred: bool = True
+    """Whether vectors are compared after subtracting their mean, with the rare words of the query
+    weighing more; else by the plain cosine of the text."""
     neighbours: float = 1.0
     """How much of the score of its neighbouring turns a short turn gets."""
     speaker: float = 0.15
@@ -448,13 +451,16 @@ RANKINGS: Mapping[str, Ranking] = MappingProxyType(
     {
         "default": Ranking(),
         "reranked": Ranking(rerank=True),
-        "similarity": Ranking(1.0, 0.0, "plain", candidates=0, multiplier=1, collapse=False),
-        "weighted": Ranking(0.7, 0.3, "min_max", candidates=0, collapse=False),
-        "rrf": Ranking(1.0, 1.0, "rrf", candidates=0, multiplier=2, collapse=False),
+        "similarity": Ranking(
+            1.0, 0.0, "plain", centred=False, candidates=0, multiplier=1, collapse=False
+        ),
+        "weighted": Ranking(0.7, 0.3, "min_max", centred=False, candidates=0, collapse=False),
+        "rrf": Ranking(1.0, 1.0, "rrf", centred=False, candidates=0, multiplier=2, collapse=False),
         "diverse": Ranking(
             1.0,
             0.0,
             "plain",
+            centred=False,
             candidates=0,
             multiplier=3,
             rerank=True,

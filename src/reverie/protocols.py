@@ -197,15 +197,22 @@ class Transaction(Protocol):
         limit: int,
         allowed: Sequence[int] | None = None,
         without: Sequence[int] = (),
+        centred: bool = True,
     ) -> list[tuple[int, float]]:
         """Return number and similarity of the passages most similar to the query, best first.
 
         Only passages in ``allowed`` are considered when it is given, and none in ``without``.
+        Similarity is the cosine, after subtracting the owner's mean vector if ``centred``.
         """
         ...
 
     def similar(
-        self, owner: Owner, generation: int, query: Vector, numbers: Numbers
+        self,
+        owner: Owner,
+        generation: int,
+        query: Vector,
+        numbers: Numbers,
+        centred: bool = True,
     ) -> NDArray[np.float64]:
         """Return the similarity of each passage to the query; -inf for one without a vector."""
         ...

@@ -145,6 +145,67 @@ def test_similarity_ranking_scores_by_cosine_alone(opened: Opened) -> None:
         assert [(hit.text, hit.score) for hit in hits] == expected, "equal ones newest first"
 
 
+# Not around the middle: their mean is not zero, as that of real texts never is.
+LEANING = {
+    "east": (1.0, 0.0),
+    "northeast": (math.sqrt(0.5), math.sqrt(0.5)),
+    "north of zebra": (0.0, 1.0),
+}
+
+
+def test_similarity_ranking_does_not_subtract_the_mean(opened: Opened) -> None:
+    with opened(DirectionEmbedder(LEANING)) as store:
+        space = store.space("ana")
+        remember_all(space, LEANING)
+        expected = {"east": 1.0, "northeast": 0.707107, "north of zebra": 0.0}
+        hits = space.recall(QUERY, ranking="similarity")
+        assert scores_by_text(hits) == expected
+        assert scores_by_text(space.recall(QUERY, ranking="similarity", as_of=3)) == expected
+        for name in ("weighted", "rrf", "diverse"):
+            for hit in space.recall(QUERY, ranking=name, explain=True):
+                assert hit.parts["vector"] == expected[hit.text], name
+        centred = {hit.text: hit.parts["vector"] for hit in space.recall(QUERY, explain=True)}
+        assert centred["northeast"] != expected["northeast"], "the default ranking is centred"
+
+
+THREE = {"east": (1.0, 0.0), "north of zebra": (0.0, 1.0), "west of zebra": (-1.0, 0.0)}
+
+
+def test_weighted_ranking_of_three_texts_with_equal_weights_gives_three_quarters(
+    opened: Opened,
+) -> None:
+    """Similarities 1, 0 and -1, two with the word: the other two are equal, the newest first."""
+    with opened(DirectionEmbedder(THREE)) as store:
+        space = store.space("ana")
+        remember_all(space, THREE)
+        hits = space.recall(QUERY, ranking=HALVES, explain=True)
+        assert [(hit.text, hit.score) for hit in hits] == [
+            ("north of zebra", 0.75),
+            ("west of zebra", 0.5),
+            ("east", 0.5),
+        ]
+        assert (hits[0].parts["vector_part"], hits[0].parts["keyword_part"]) == (0.25, 0.5)
+
+
+def test_presets_embed_the_query_without_word_weights(opened: Opened) -> None:
+    class Listening(DirectionEmbedder):
+        weights: list[Mapping[str, float] | None] = []
+
+        def embed_query(self, text: str, weights: Mapping[str, float] | None = None) -> Vector:
+            self.weights.append(weights)
+            return super().embed_query(text, weights)
+
+    embedder = Listening(THREE)
+    with opened(embedder) as store:
+        space = store.space("ana")
+        remember_all(space, THREE)
+        for name in ("similarity", "weighted", "rrf", "diverse"):
+            space.recall(QUERY, ranking=name)
+        assert embedder.weights == [None] * 4
+        space.recall(QUERY)
+        assert embedder.weights[-1] is not None
+
+
 @pytest.mark.parametrize("limit", range(1, 11))
 def test_similarity_ranking_ignores_matching_words(opened: Opened, limit: int) -> None:
     """Also where more is found by its words than fits."""
@@ -434,7 +495,7 @@ SHARES = ("session", "origin", "equal", "recency_weight", "mmr_lambda")
 COUNTS = ("candidates", "multiplier")
 NUMBERS = (*WEIGHTS, *SHARES, *COUNTS, "half_life_days", "score_threshold")
 OPTIONAL = ("mmr_lambda", "score_threshold")
-SWITCHES = ("rerank", "spread", "collapse")
+SWITCHES = ("centred", "rerank", "spread", "collapse")
 
 NO_FUSION: tuple[Any, ...] = ("RRF", "", "evidence ", None, 1, ["rrf"], {})
 NO_NUMBER: tuple[Any, ...] = (math.nan, math.inf, -math.inf, True, False, "1", [1.0], 1j)

@@ -53,8 +53,8 @@ class QueryVector:
     def unavailable(self) -> bool:
         return self.unavailable_reason is not None
 
-    def embed(self, text: str, weights: Mapping[str, float]) -> Vector:
-        """The given vector, or that of the text with its words weighted."""
+    def embed(self, text: str, weights: Mapping[str, float] | None) -> Vector:
+        """The given vector, or that of the text, with its words weighted if weights are given."""
         if self.precomputed is not None:
             return self.precomputed
         assert self.embedder is not None
@@ -165,11 +165,24 @@ def _recall(
 
 
 class ViewQuery(NamedTuple):
-    """A query prepared for one view: its term matches, and its vector."""
+    """A query prepared for one view: its term matches, its vector, and how that is compared."""
 
     view: View
     matches: recall_ranking.TermMatches | None
     vector: Vector | None
+    centred: bool
+
+    def nearest(self, many: int) -> dict[int, float]:
+        """The passages most similar to the query, the best first; none without a vector."""
+        if self.vector is None:
+            return {}
+        return dict(self.view.nearest(self.vector, many, self.centred))
+
+    def similar(self, numbers: Numbers) -> NDArray[np.float64] | None:
+        """The similarity of these passages to the query; None without a vector."""
+        if self.vector is None:
+            return None
+        return self.view.similar(self.vector, numbers, self.centred)
 
 
 class PassageScores(NamedTuple):
@@ -204,16 +217,15 @@ def _build_view_queries(
     weights = recall_ranking.term_weights(passages, terms, frequencies)
     vector = None
     if not query_vector.unavailable:
-        vector = query_vector.embed(
-            query.text, recall_ranking.word_weights(passages, hints.terms, frequencies)
-        )
+        word_weights = recall_ranking.word_weights(passages, hints.terms, frequencies)
+        vector = query_vector.embed(query.text, word_weights if ranking.centred else None)
     view_queries = []
     for view, postings in zip(views, all_postings, strict=True):
         matches = None
         if not without_terms:
             term_postings = view.postings(weights.of) if postings is None else postings
             matches = recall_ranking.TermMatches(term_postings, weights, view.end)
-        view_queries.append(ViewQuery(view, matches, vector))
+        view_queries.append(ViewQuery(view, matches, vector, ranking.centred))
     return view_queries
 
 
@@ -225,7 +237,7 @@ def _score_passages(asked: ViewQuery, many: int) -> PassageScores:
     return PassageScores(
         asked,
         {} if asked.matches is None else _top_scores(*asked.matches.passage_scores(), many),
-        {} if asked.vector is None else dict(asked.view.nearest(asked.vector, many)),
+        asked.nearest(many),
     )
 
 
@@ -298,8 +310,7 @@ def _build_pool(found: PassageScores, limit: int) -> recall_ranking.CandidatePoo
         ],
         np.int64,
     )
-    vector = asked.vector
-    similar = None if vector is None else asked.view.similar(vector, numbers)
+    similar = asked.similar(numbers)
     listed = {*found.by_keyword, *found.by_vector}
     retrieved = np.array([number in listed for number in numbers.tolist()])
     return recall_ranking.CandidatePool(candidates, numbers, retrieved, asked.matches, similar)
@@ -372,11 +383,10 @@ def _score_by_fusion(query: Query, lists: Sequence[PassageScores]) -> list[Score
 
 def _exact_similarities(found: PassageScores) -> dict[int, float]:
     """The exact similarities of the passages that were found: the scan is less precise."""
-    vector = found.asked.vector
-    if vector is None or not found.by_vector:
-        return {}
     numbers = np.array(list(found.by_vector), np.int64)
-    similar = found.asked.view.similar(vector, numbers)
+    similar = found.asked.similar(numbers) if found.by_vector else None
+    if similar is None:
+        return {}
     return dict(zip(numbers.tolist(), similar.tolist(), strict=True))
 
 

@@ -43,11 +43,14 @@ class View(Protocol):
         """The postings of each term: passage * ``POSTING_LENGTH_BASE`` + length of the text."""
         ...
 
-    def nearest(self, vector: Vector, many: int) -> list[tuple[int, float]]:
-        """The passages most similar to a vector, best first."""
+    def nearest(self, vector: Vector, many: int, centred: bool) -> list[tuple[int, float]]:
+        """The passages most similar to a vector, best first.
+
+        ``centred``: the mean vector of the owner is subtracted before the cosine is computed.
+        """
         ...
 
-    def similar(self, vector: Vector, numbers: Numbers) -> NDArray[np.float64]:
+    def similar(self, vector: Vector, numbers: Numbers, centred: bool) -> NDArray[np.float64]:
         """The similarity of these passages to a vector; -inf for one without a vector."""
         ...
 
@@ -119,7 +122,7 @@ class IndexView:
             }
         return postings
 
-    def nearest(self, vector: Vector, many: int) -> list[tuple[int, float]]:
+    def nearest(self, vector: Vector, many: int, centred: bool) -> list[tuple[int, float]]:
         current = self._generation
         if current is None:
             return []
@@ -130,12 +133,14 @@ class IndexView:
         allowed = None
         if self.is_filtered:
             allowed = search.allowed_passages(self._tx, self._owner, self._chosen, self.end)
-        return self._tx.nearest(self._owner, current.number, vector, many, allowed, self._hidden)
+        return self._tx.nearest(
+            self._owner, current.number, vector, many, allowed, self._hidden, centred
+        )
 
-    def similar(self, vector: Vector, numbers: Numbers) -> NDArray[np.float64]:
+    def similar(self, vector: Vector, numbers: Numbers, centred: bool) -> NDArray[np.float64]:
         if self._generation is None or not vector.any():
             return np.full(len(numbers), -np.inf)
-        return self._tx.similar(self._owner, self._generation.number, vector, numbers)
+        return self._tx.similar(self._owner, self._generation.number, vector, numbers, centred)
 
     def vectors(self, numbers: Numbers) -> Matrix:
         if self._generation is None:
@@ -285,18 +290,18 @@ class AsOfView:
             for term in terms
         }
 
-    def nearest(self, vector: Vector, many: int) -> list[tuple[int, float]]:
+    def nearest(self, vector: Vector, many: int, centred: bool) -> list[tuple[int, float]]:
         numbers = np.array(self._filtered, np.int64)
-        scores = self.similar(vector, numbers)
+        scores = self.similar(vector, numbers, centred)
         return vector_math.top_k(scores, many, numbers)
 
-    def similar(self, vector: Vector, numbers: Numbers) -> NDArray[np.float64]:
+    def similar(self, vector: Vector, numbers: Numbers, centred: bool) -> NDArray[np.float64]:
         rows = self._all_rows()
         if not len(rows) or not vector.any():
             return np.full(len(numbers), -np.inf)
         if rows.shape[1] != len(vector):
             raise DimensionMismatchError(rows.shape[1], len(vector))
-        mean = vector_math.mean_vector(rows)
+        mean = vector_math.mean_vector(rows) if centred else np.zeros_like(vector)
         return vector_math.exact_cosine(rows[numbers], mean, vector)
 
     def vectors(self, numbers: Numbers) -> Matrix:

@@ -177,7 +177,7 @@ def check_ranking(ranking: Ranking | str) -> Ranking:
         raise InvalidInput(f"ranking must be a Ranking or its name, not {ranking!r}")
     if ranking.fusion not in FUSIONS:
         raise InvalidInput(f"fusion must be one of {', '.join(FUSIONS)}, not {ranking.fusion!r}")
-    for name in ("rerank", "spread", "collapse"):
+    for name in ("centred", "rerank", "spread", "collapse"):
         if not isinstance(getattr(ranking, name), bool):
             raise InvalidInput(f"{name} must be True or False, not {getattr(ranking, name)!r}")
     for name, least, most in _RANKING_RANGES:

@@ -205,13 +205,21 @@ class PostgresTransaction:
         limit: int,
         allowed: Sequence[int] | None = None,
         without: Sequence[int] = (),
+        centred: bool = True,
     ) -> list[tuple[int, float]]:
-        return self._vectors.nearest(self, owner, generation, query, limit, allowed, without)
+        return self._vectors.nearest(
+            self, owner, generation, query, limit, allowed, without, centred
+        )
 
     def similar(
-        self, owner: Owner, generation: int, query: Vector, numbers: Numbers
+        self,
+        owner: Owner,
+        generation: int,
+        query: Vector,
+        numbers: Numbers,
+        centred: bool = True,
     ) -> NDArray[np.float64]:
-        return self._vectors.similar(self, owner, generation, query, numbers)
+        return self._vectors.similar(self, owner, generation, query, numbers, centred)
 
     def vectors(self, owner: Owner, generation: int, numbers: Numbers) -> Matrix:
         return self._vectors.read(self, owner, generation, numbers)

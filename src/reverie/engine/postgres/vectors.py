@@ -94,9 +94,10 @@ class PostgresVectors:
         limit: int,
         allowed: Sequence[int] | None,
         without: Sequence[int],
+        centred: bool,
     ) -> list[tuple[int, float]]:
         """The passages most similar to the query, best first; none without pgvector."""
-        mean = self._mean(tx, owner, generation, query)
+        mean = self._subtracted(tx, owner, generation, query, centred)
         if mean is None:
             return []
         condition, values = "", list[Any]()
@@ -120,10 +121,16 @@ class PostgresVectors:
         return vector_math.top_k(scores, limit, numbers)
 
     def similar(
-        self, tx: Any, owner: Owner, generation: int, query: Vector, numbers: Numbers
+        self,
+        tx: Any,
+        owner: Owner,
+        generation: int,
+        query: Vector,
+        numbers: Numbers,
+        centred: bool,
     ) -> NDArray[np.float64]:
         """The similarity of these passages to the query; -inf for one without a vector."""
-        mean = self._mean(tx, owner, generation, query)
+        mean = self._subtracted(tx, owner, generation, query, centred)
         rows = self.read(tx, owner, generation, numbers)
         if mean is None or not rows.shape[1]:
             return np.full(len(numbers), -np.inf)
@@ -146,6 +153,13 @@ class PostgresVectors:
             if number in row_of:
                 result[at] = stored[row_of[number]]
         return result
+
+    def _subtracted(
+        self, tx: Any, owner: Owner, generation: int, query: Vector, centred: bool
+    ) -> Vector | None:
+        """What is subtracted before vectors are compared: the mean, or zero for a plain cosine."""
+        mean = self._mean(tx, owner, generation, query)
+        return mean if mean is None or centred else np.zeros_like(query)
 
     def _mean(self, tx: Any, owner: Owner, generation: int, query: Vector) -> Vector | None:
         """The mean of the owner's vectors; a read transaction computes it once."""

@@ -105,15 +105,21 @@ class SQLiteTransaction:
         limit: int,
         allowed: Sequence[int] | None = None,
         without: Sequence[int] = (),
+        centred: bool = True,
     ) -> list[tuple[int, float]]:
         with self._vectors_of(owner, generation) as loaded:
-            return loaded.nearest(query, limit, allowed, without)
+            return loaded.nearest(query, limit, allowed, without, centred)
 
     def similar(
-        self, owner: Owner, generation: int, query: Vector, numbers: Numbers
+        self,
+        owner: Owner,
+        generation: int,
+        query: Vector,
+        numbers: Numbers,
+        centred: bool = True,
     ) -> NDArray[np.float64]:
         with self._vectors_of(owner, generation) as loaded:
-            return loaded.similar(query, numbers)
+            return loaded.similar(query, numbers, centred)
 
     def vectors(self, owner: Owner, generation: int, numbers: Numbers) -> Matrix:
         with self._vectors_of(owner, generation) as loaded:

@@ -187,13 +187,18 @@ class OwnerVectors:
             self._distances = np.concatenate([self._distances, np.full(more, np.inf, np.float32)])
 
     def nearest(
-        self, query: Vector, limit: int, allowed: Sequence[int] | None, without: Sequence[int]
+        self,
+        query: Vector,
+        limit: int,
+        allowed: Sequence[int] | None,
+        without: Sequence[int],
+        centred: bool,
     ) -> list[tuple[int, float]]:
         """The passages most similar to the query, best first."""
         if not self._can_compare(query):
             return []
         rows, numbers = self.rows[: self.count], None
-        mean, apart = self._mean_and_distances()
+        mean, apart = self._mean_and_distances() if centred else self._zero_and_norms()
         if allowed is not None:
             numbers = np.asarray(allowed, dtype=np.int64)
             numbers = numbers[numbers < self.count]
@@ -204,11 +209,13 @@ class OwnerVectors:
             scores[left_out if numbers is None else np.isin(numbers, left_out)] = -np.inf
         return vector_math.top_k(scores, limit, numbers)
 
-    def similar(self, query: Vector, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
+    def similar(
+        self, query: Vector, numbers: NDArray[np.int64], centred: bool
+    ) -> NDArray[np.float64]:
         """The similarity of these passages to the query; -inf for one without a vector."""
         if not self._can_compare(query):
             return np.full(len(numbers), -np.inf)
-        mean, _ = self._mean_and_distances()
+        mean = self._mean_and_distances()[0] if centred else np.zeros_like(query)
         return vector_math.exact_cosine(self.rows[numbers], mean, query)
 
     def vectors(self, numbers: NDArray[np.int64]) -> Matrix:
@@ -227,6 +234,12 @@ class OwnerVectors:
             rows, squared = self.rows[: self.count], self._squared[: self.count]
             self._distances[: self.count] = vector_math.distances(rows, squared, self._mean)
         return self._mean, self._distances[: self.count]
+
+    def _zero_and_norms(self) -> tuple[Vector, Vector]:
+        """The zero vector, and the distance of each row from it: what a plain cosine needs."""
+        zero = np.zeros(self.rows.shape[1], np.float32)
+        rows, squared = self.rows[: self.count], self._squared[: self.count]
+        return zero, vector_math.distances(rows, squared, zero)
 
 
 def _allocate(count: int, dimensions: int) -> Matrix:
