@@ -360,7 +360,7 @@ class Hit:
     """One result of a recall: a memory, or an event of a session (``memory`` or ``event`` is set).
 
     ``parts`` holds what each stage of the ranking contributed to the score, when the recall was
-    made with ``explain``.
+    made with ``explain``. ``duplicates`` counts the others that say the same and are left out.
     """
 
     kind: HitKind
@@ -370,6 +370,7 @@ class Hit:
     memory: Memory | None = None
     event: Event | None = None
     parts: Mapping[str, float | str | None] = field(default_factory=dict)
+    duplicates: int = 0
 
 
 # Text lengths in the keyword index are below this number. The engine reads a posting as one
@@ -381,8 +382,9 @@ class Candidate(NamedTuple):
     """A memory or an event that may become a hit: the fields that ranking needs.
 
     ``position`` is the position of its log entry, ``terms`` its length in terms. Only an event has
-    a session, a sequence and a role; ``origin`` is the event that a memory came from. For a
-    memory, ``memory`` and ``version`` identify the entry expected at that position.
+    a session, a sequence, a role and a speech act (``text/speech_acts.py``); ``origin`` is the
+    event that a memory came from. For a memory, ``memory`` and ``version`` identify the entry
+    expected at that position.
     """
 
     first_position: int
@@ -395,6 +397,7 @@ class Candidate(NamedTuple):
     sequence: int = 0
     role: str = ""
     speaker: str | None = None
+    act: int = 0
     origin: Origin | None = None
     memory: str = ""
     version: int = 0

@@ -584,8 +584,8 @@ def filled(space: Space) -> Space:
     for text in ("zebra", "zebra crossing in town", "a town without any", "horse"):
         space.remember(text)
     session = space.session("s")
-    session.append(user("Have you seen the zebra in town?"))
-    session.append(reply("No."))
+    session.append(user("I have seen the zebra in town."))
+    session.append(reply("So have I, at noon."))
     return space
 
 

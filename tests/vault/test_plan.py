@@ -153,7 +153,7 @@ def test_erased_session_words_are_removed_from_files_of_learned_memories(kept: K
         kept.store.runtime,
         "the word is xyzzy",
         dict.fromkeys(("category", "subject", "tags", "pinned"), ...),
-        lambda: "fact",
+        lambda: memory,
     )
     stamp = WriteStamp(origin=origin)
     alter = made.alter("person", None)

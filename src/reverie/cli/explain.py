@@ -171,8 +171,8 @@ def _about(hit: Hit) -> str:
     notes = []
     if hit.event is not None:
         notes += [to_line(hit.event.role), format_minute(hit.event.at)]
-    if others := round(_number(hit, "collapsed")):
-        notes.append(pluralize(others, "more says the same", "more say the same"))
+    if hit.duplicates:
+        notes.append(pluralize(hit.duplicates, "more says the same", "more say the same"))
     return ", ".join(notes)
 
 

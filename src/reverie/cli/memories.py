@@ -205,6 +205,9 @@ def _print_hits(hits: list[Hit]) -> None:
         text = with_subject(hit.memory.subject if hit.memory else None, hit.text)
         if hit.event is not None:
             text += f"\n{to_line(hit.event.role)}, {format_minute(hit.event.at)}"
+        if hit.duplicates:
+            said = pluralize(hit.duplicates, "more says the same", "more say the same")
+            text += (", " if hit.event is not None else "\n") + said
         rows.append((f"{hit.score:.3f}", to_line(hit.id), category, text))
     print_table(("score", "id", "category", "content"), rows)
 

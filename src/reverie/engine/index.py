@@ -21,6 +21,7 @@ from reverie.text.analyzer import ANALYZER_IDENTITY, Terms, analyse
 from reverie.text.messages import PARSER_VERSION
 from reverie.text.normalize import subject_key
 from reverie.text.passages import OVERLAP_CHARS, PASSAGE_CHARS, split
+from reverie.text.speech_acts import ACTS_VERSION
 
 # More terms than this do not tell two texts apart any better.
 MAX_ASKED = 50
@@ -29,7 +30,7 @@ MAX_COUNTED = 200
 # The rules that the index was made with: an index of other rules is rebuilt.
 INDEX_VERSION = (
     f"{ANALYZER_IDENTITY}, passages {PASSAGE_CHARS}/{OVERLAP_CHARS}/{MAX_COUNTED}, "
-    f"{PARSER_VERSION}, labels 1"
+    f"{PARSER_VERSION}, labels 1, acts {ACTS_VERSION}"
 )
 # The category of memories that were given none: it says nothing about them.
 DEFAULT_CATEGORY = "general"

@@ -207,6 +207,9 @@ STEPS: tuple[tuple[str, ...], ...] = (
         """CREATE INDEX memories_category ON memories (space, owner, category, born)
             WHERE forgotten_at IS NULL AND pinned = 0 AND kind = 'fact'""",
         "ALTER TABLE session_state ADD COLUMN often TEXT",
+        # What an event does (text/speech_acts.py): questions and fillers are not recalled. Existing
+        # rows get theirs when the index is made again.
+        "ALTER TABLE events ADD COLUMN act BIGINT NOT NULL DEFAULT 0",
     ),
 )
 
@@ -291,7 +294,7 @@ TABLES = (
     _table(
         "events",
         "space owner session sequence",
-        "position role speaker at size chain first_passage passages terms",
+        "position role speaker at size chain first_passage passages terms act",
     ),
     _table(
         "session_state",

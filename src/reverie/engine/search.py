@@ -157,7 +157,7 @@ def memory_candidates(
 
 _SELECT_EVENT = (
     "SELECT e.position, e.position, e.at, e.first_passage, e.passages, e.terms, e.session, "
-    "e.sequence, e.role, e.speaker FROM "
+    "e.sequence, e.role, e.speaker, e.act FROM "
 )
 
 

@@ -20,6 +20,7 @@ from reverie.model import Event, Origin, Scope
 from reverie.protocols import Owner, Transaction
 from reverie.text.messages import digest, role_of, speaker_of, text_of
 from reverie.text.normalize import replace_surrogates
+from reverie.text.speech_acts import SpeechAct, classify
 
 # The chain before the first message.
 EMPTY_CHAIN = ""
@@ -66,6 +67,7 @@ class EventRow(NamedTuple):
     passages: int
     terms: int
     speaker: str | None
+    act: int
 
 
 class EventRange(NamedTuple):
@@ -118,6 +120,17 @@ def passages_of_message(message: Mapping[str, Any], text: str) -> list[Passage]:
     return message_passages(text, speaker_of(message))
 
 
+def act_of(message: Mapping[str, Any], text: str) -> SpeechAct:
+    """What a message does; ``text`` is its text, from ``message_text``.
+
+    Only the user and the assistant ask one another for knowledge. People with names talk among
+    themselves, and what one of them asks tells the others something too.
+    """
+    if speaker_of(message) is not None or role_of(message) not in {"user", "assistant"}:
+        return SpeechAct.STATEMENT
+    return classify(text)
+
+
 def chain_message(before: str, message: Mapping[str, Any]) -> str:
     """The chain after a message, given the chain before it. System prompts do not change it."""
     if role_of(message) == "system":
@@ -150,7 +163,7 @@ def add_event(tx: Transaction, owner: Owner, entry: LogEntry, parts: Sequence[Pa
     first = index.put_passages(tx, owner, entry.position, parts) if parts else 0
     tx.run(
         f"INSERT INTO events (space, owner, {_EVENT_COLUMNS}) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             *owner,
             entry.position,
@@ -164,6 +177,7 @@ def add_event(tx: Transaction, owner: Owner, entry: LogEntry, parts: Sequence[Pa
             len(parts),
             _term_count(parts),
             speaker_of(message),
+            act_of(message, message_text(message)),
         ),
     )
     title_position = entry.position if role == "user" else None

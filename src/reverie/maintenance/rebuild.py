@@ -13,7 +13,6 @@ from reverie.protocols import Progress, Transaction
 from reverie.write import embeddings
 from reverie.write.runtime import Runtime
 
-
 _log = logging.getLogger("reverie.index")
 
 

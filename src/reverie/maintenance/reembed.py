@@ -146,7 +146,5 @@ def passage_texts(tx: Transaction, owner: Owner, passages: Iterable[int]) -> dic
             items[first_position] = item_from_entry(entry, None)
         item = items[first_position]
         text = item_text(item)[start : start + length]
-        texts[passage] = (
-            index.Labels.of(item).embedded(text) if isinstance(item, Memory) else text
-        )
+        texts[passage] = index.Labels.of(item).embedded(text) if isinstance(item, Memory) else text
     return texts

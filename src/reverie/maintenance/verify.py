@@ -211,11 +211,12 @@ def _compare_sessions(
         parts = [] if entry.session in hidden else parts
         size = len(log.encode(message).encode())
         written = (entry.session, entry.sequence, entry.body["at"], size)
-        who = (role_of(message), speaker_of(message))
+        act = sessions.act_of(message, sessions.message_text(message))
+        who = (role_of(message), speaker_of(message), act)
         if (
             event is None
             or (event.session, event.sequence, event.at, event.size) != written
-            or (event.role, event.speaker) != who
+            or (event.role, event.speaker, event.act) != who
         ):
             problems.append(f"{where}: event {entry.session}:{entry.sequence} is not as written")
         elif (event.passages, event.terms) != (

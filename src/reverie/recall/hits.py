@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, takewhile
@@ -50,6 +51,18 @@ class LoadedCandidate:
     def set_score(self, stage: str, score: float) -> None:
         """Replace the score, and record it as the result of a stage."""
         self.score, self.parts[stage] = score, round(score, recall_ranking.SCORE_DECIMALS)
+
+    @property
+    def duplicates(self) -> int:
+        """The number of near-duplicates that this candidate stands for."""
+        return int(self.parts.get("collapsed") or 0)
+
+    def absorb(self, other: LoadedCandidate) -> None:
+        """Count a near-duplicate, and show it instead if it is newer; the score stays."""
+        self.parts["collapsed"] = float(self.duplicates + 1)
+        newer = other.scored.candidate.first_position > self.scored.candidate.first_position
+        if newer and isinstance(other.item, Memory) == isinstance(self.item, Memory):
+            self.scored, self.item, self.text = other.scored, other.item, other.text
 
 
 class RerankScores:
@@ -101,6 +114,9 @@ def select_hits(
     if threshold is not None:
         loaded = takewhile(lambda read: read.score >= threshold, loaded)
     chosen = list(islice(loaded, limit))
+    if ranking.collapse:
+        # As many again are read only to find the duplicates of the chosen ones among them.
+        deque(islice(loaded, limit), maxlen=0)
     return chosen, threshold is not None or len(chosen) == limit
 
 
@@ -158,7 +174,7 @@ def _mmr_order(reads: Sequence[LoadedCandidate], weight: float, limit: int) -> l
 
 
 def _collapse_duplicates(reads: Iterator[LoadedCandidate]) -> Iterator[LoadedCandidate]:
-    """Yield candidates without near-duplicates; the first counts them in ``parts["collapsed"]``.
+    """Yield candidates without near-duplicates; the first of them absorbs the others.
 
     Only a text of one passage can be a duplicate: one passage is not all that a longer text says.
     """
@@ -168,7 +184,7 @@ def _collapse_duplicates(reads: Iterator[LoadedCandidate]) -> Iterator[LoadedCan
         if first is None:
             yield read
         else:
-            first.parts["collapsed"] = float(first.parts.get("collapsed") or 0) + 1
+            first.absorb(read)
 
 
 SpeakerKey = tuple[str | None, ...]
@@ -179,8 +195,8 @@ ANY_SPEAKER: SpeakerKey = ("",)
 class DuplicateFilter:
     """Finds near-duplicates among the candidates it was given.
 
-    Events are duplicates only of the same speaker in the same session; a memory can be a duplicate
-    of any event or memory.
+    Events are duplicates only of the same speaker, in any session; a memory can be a duplicate of
+    any event or memory.
     """
 
     def __init__(self) -> None:
@@ -203,16 +219,16 @@ class DuplicateFilter:
 def _speaker_key(thing: Memory | Event) -> SpeakerKey:
     if isinstance(thing, Memory):
         return NO_SPEAKER
-    return thing.user, thing.session, thing.role, speaker_of(thing.message)
+    return thing.user, thing.role, speaker_of(thing.message)
 
 
 def build_hit(read: LoadedCandidate, explain: bool, degraded: str | None) -> Hit:
     """The public ``Hit``; with ``explain`` it has the parts of its score and what was missing."""
-    parts = read.parts if explain else {}
+    parts, duplicates = read.parts if explain else {}, read.duplicates
     if explain and degraded is not None:
         parts["degraded"] = degraded
     thing = read.item
     if isinstance(thing, Event):
         id = f"{thing.session}:{thing.sequence}"
-        return Hit("event", id, read.text, read.score, None, thing, parts)
-    return Hit(thing.kind, thing.id, read.text, read.score, thing, None, parts)
+        return Hit("event", id, read.text, read.score, None, thing, parts, duplicates)
+    return Hit(thing.kind, thing.id, read.text, read.score, thing, None, parts, duplicates)

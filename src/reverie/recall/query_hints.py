@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from reverie.text.analyzer import MAX_QUERY_CHARS, query_terms
+from reverie.text.speech_acts import SpeechAct
 
 # Without words that mean something else in another of these languages, such as "ton" and "ma".
 _FIRST_PERSON = """
@@ -42,6 +43,12 @@ _SECOND_SIGNS = re.compile("[你您]|あなた|君|(?<!\\w)(?:너|네|당신)(?:
 # "can you …" asks for something new, not for what the assistant said.
 _REQUEST = re.compile(
     r"\b(?:can|could|would|will|do) you\b(?! (?:please )?(?:remind|repeat|remember|recall))",
+    re.IGNORECASE,
+)
+# "What did I ask about the deck?" looks for questions themselves.
+_ABOUT_QUESTIONS = re.compile(
+    r"\b(?:ask(?:ed|ing)?|questions?|gefragt|fragen?|demandé|pregunt\w*|pergunt\w*|chiesto|domanda|"
+    r"gevraagd|вопрос\w*|спрашивал\w*)\b|問|质问|質問|问题|問題",
     re.IGNORECASE,
 )
 _WORD = re.compile(r"[^\W\d_]+(?:['\u2019][^\W\d_]+)?")
@@ -118,7 +125,12 @@ class QueryHints(NamedTuple):
     terms: dict[str, str]
     about_user: bool
     about_assistant: bool
+    about_questions: bool
     period: Period | None
+
+    def wants(self, act: int) -> bool:
+        """Whether an event that does this may be a hit: fillers never, questions if asked for."""
+        return act == SpeechAct.STATEMENT or (self.about_questions and act == SpeechAct.QUESTION)
 
     def asks_about(self, role: str, speaker: str | None) -> bool:
         """Whether the query asks for what this speaker said."""
@@ -142,7 +154,13 @@ def parse_query(query: str) -> QueryHints:
     }
     second = bool(words & _SECOND_WORDS) or bool(_SECOND_SIGNS.search(without_requests))
     first = bool(words & _FIRST_WORDS) or bool(_FIRST_SIGNS.search(without_requests))
-    return QueryHints(query_terms(text), first and not second, second, _parse_period(text))
+    return QueryHints(
+        query_terms(text),
+        first and not second,
+        second,
+        bool(_ABOUT_QUESTIONS.search(text)),
+        _parse_period(text),
+    )
 
 
 def _parse_period(text: str) -> Period | None:

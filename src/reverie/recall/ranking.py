@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 import numpy as np
 
 from reverie.model import POSTING_LENGTH_BASE, Candidate, Ranking
+from reverie.text.speech_acts import SpeechAct
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -38,6 +39,9 @@ NEIGHBOR_DISTANCE = 2
 NEIGHBOR_WEIGHTS = np.array([0.0, 1.0, 0.5])
 LATER_FACTOR = 0.8
 NEIGHBOR_VECTOR_WEIGHT = 0.35
+# The least share that the turn after a question borrows from it, however long it is: the question
+# itself is no hit, it leads to its answer.
+ANSWER_SHARE = 0.5
 # The centred cosine of an unrelated text is as often below zero as above it.
 MIN_SIMILARITY = -0.3
 DAY_MS = 86_400_000
@@ -192,7 +196,8 @@ def score_evidence(pool: CandidatePool, ranking: Ranking) -> PoolScores:
     lengths = np.array([candidate.terms for candidate in candidates], np.int64)
     sessions = _session_numbers(candidates)
     sequences = np.array([candidate.sequence for candidate in candidates], np.int64)
-    links = _neighbor_links(sequences, sessions, lengths, ranking.neighbours)
+    asks = np.array([candidate.act == SpeechAct.QUESTION for candidate in candidates])
+    links = _neighbor_links(sequences, sessions, lengths, asks, ranking.neighbours)
     keyword, with_keyword = _keyword_scores(
         pool.matches, pool.numbers, candidate_of, starts, lengths, links
     )
@@ -258,7 +263,11 @@ def _session_numbers(candidates: Sequence[Candidate]) -> Numbers:
 
 
 def _neighbor_links(
-    sequences: Numbers, sessions: Numbers, lengths: Numbers, weight: float
+    sequences: Numbers,
+    sessions: Numbers,
+    lengths: Numbers,
+    asks: NDArray[np.bool_],
+    weight: float,
 ) -> NeighborLinks:
     """Link turns of one session up to ``NEIGHBOR_DISTANCE`` apart; short ones share most."""
     if sessions.max() < 0:
@@ -283,6 +292,8 @@ def _neighbor_links(
         / (BORROWER_PIVOT + lengths[borrower])
         * (LENDER_PIVOT / (LENDER_PIVOT + lengths[lender]))
     )
+    answers = asks[lender] & (sequences[borrower] == sequences[lender] + 1)
+    share = np.maximum(share, weight * ANSWER_SHARE * answers)
     return NeighborLinks(borrower, lender, np.minimum(share, 1.0))
 
 

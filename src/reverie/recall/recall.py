@@ -249,11 +249,11 @@ def _top_scores(numbers: Numbers, scores: NDArray[np.float64], many: int) -> dic
 
 
 def _score_candidates(
-    query: Query, question: QueryHints, lists: Sequence[PassageScores]
+    query: Query, hints: QueryHints, lists: Sequence[PassageScores]
 ) -> Iterator[ScoredCandidate]:
     """The candidates with their scores, the best first."""
     if query.ranking.fusion == "evidence":
-        return _score_by_evidence(query, question, lists)
+        return _score_by_evidence(query, hints, lists)
     return iter(sorted(_score_by_fusion(query, lists), key=lambda scored: scored.order))
 
 
@@ -265,25 +265,26 @@ def _drop_excluded(query: Query, scored: Iterator[ScoredCandidate]) -> Iterator[
 
 
 def _score_by_evidence(
-    query: Query, question: QueryHints, lists: Sequence[PassageScores]
+    query: Query, hints: QueryHints, lists: Sequence[PassageScores]
 ) -> Iterator[ScoredCandidate]:
     pools = [
         (scores.asked.view, pool)
         for scores in lists
         if (pool := _build_pool(scores, NEIGHBOR_LOOKUP_FACTOR * query.limit)) is not None
     ]
-    _apply_hints(question, [pool for _, pool in pools])
-    by_pool = [_score_pool(view, pool, query) for view, pool in pools]
+    _apply_hints(hints, [pool for _, pool in pools])
+    by_pool = [_score_pool(view, pool, query, hints) for view, pool in pools]
     return by_pool[0] if len(by_pool) == 1 else merge(*by_pool, key=lambda scored: scored.order)
 
 
 def _score_pool(
-    view: View, pool: recall_ranking.CandidatePool, query: Query
+    view: View, pool: recall_ranking.CandidatePool, query: Query, hints: QueryHints
 ) -> Iterator[ScoredCandidate]:
+    """The candidates of a pool, the best first, without questions and fillers."""
     scored = recall_ranking.score_evidence(pool, query.ranking)
     first_positions = np.array([candidate.first_position for candidate in pool.candidates])
     for place in np.lexsort((-first_positions, -scored.scores)):
-        if not scored.matched[place]:
+        if not scored.matched[place] or not hints.wants(pool.candidates[place].act):
             continue
         yield ScoredCandidate(
             float(scored.scores[place]),

@@ -374,6 +374,7 @@ def _build_candidate(known: AsOfItem, first: int, parts: Sequence[index.Passage]
         item.sequence,
         item.role,
         speaker_of(item.message),
+        sessions.act_of(item.message, item.text),
     )
 
 

@@ -85,9 +85,7 @@ def prepare_text(runtime: Runtime, content: str, labels: Labels) -> PreparedText
     return prepare_texts(runtime, [(content, labels)])[0]
 
 
-def prepare_texts(
-    runtime: Runtime, contents: Sequence[tuple[str, Labels]]
-) -> list[PreparedText]:
+def prepare_texts(runtime: Runtime, contents: Sequence[tuple[str, Labels]]) -> list[PreparedText]:
     """Prepare many contents, given with the labels of their memories, with one embedder call."""
     split = [memory_passages(content, labels) for content, labels in contents]
     return [

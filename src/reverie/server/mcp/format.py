@@ -35,7 +35,8 @@ def format_hit(hit: Hit) -> str:
         return _line(hit.memory, shown + _rest(hit.memory, len(shown)))
     assert hit.event is not None
     cut = _cut_mark(len(hit.event.text) - len(shown))
-    who = f"[{escape_name(hit.id)}] ({escape_name(hit.event.role)}, {_day(hit.event.at)})"
+    said = f", said {hit.duplicates + 1} times" if hit.duplicates else ""
+    who = f"[{escape_name(hit.id)}] ({escape_name(hit.event.role)}, {_day(hit.event.at)}{said})"
     return f"{who} {escape_line(shown)}{cut}"
 
 
@@ -76,6 +77,8 @@ def memory_values(memory: Memory) -> dict[str, Any]:
 def hit_values(hit: Hit) -> dict[str, Any]:
     text = hit.text[:MAX_SHOWN]
     found = {"id": hit.id, "kind": hit.kind, "text": text, "score": hit.score}
+    if hit.duplicates:
+        found["duplicates"] = hit.duplicates
     if hit.memory is not None:
         return {**_values(hit.memory), **found, **_omitted(len(hit.memory.content) - len(text))}
     assert hit.event is not None

@@ -1,0 +1,115 @@
+"""Questions and fillers are not recalled as knowledge, and the same text is one hit."""
+
+from __future__ import annotations
+
+import pytest
+
+from reverie import Session, Space
+from tests.conftest import FakeClock, Stores
+from tests.messages import reply, user
+
+EMBEDDERS = ["none", "hashing", "local"]
+ANSWER = "We picked oak for the deck, it lasts longest."
+QUESTION = "Which wood did we pick for the deck?"
+
+
+def ask_in(space: Space, *names: str, reply_text: str = "") -> None:
+    for name in names:
+        session = space.session(name)
+        session.append(user(QUESTION))
+        if reply_text:
+            session.append(reply(reply_text))
+
+
+@pytest.mark.parametrize("embedder", EMBEDDERS)
+def test_repeated_questions_do_not_push_the_answer_out(stores: Stores, embedder: str) -> None:
+    space = stores.open(embedder=embedder).space("ana")
+    space.session("first").append(user(ANSWER))
+    ask_in(space, *(f"later {number}" for number in range(5)))
+    hits = space.recall(QUESTION, limit=5)
+    assert [hit.text for hit in hits] == [ANSWER]
+    last = max(change.position for change in space.changes())
+    assert [hit.text for hit in space.recall(QUESTION, limit=5, as_of=last)] == [ANSWER]
+
+
+def test_many_repeated_questions_do_not_push_the_answer_out(space: Space) -> None:
+    space.session("first").append(user(ANSWER))
+    ask_in(
+        space,
+        *(f"later {number}" for number in range(60)),
+        reply_text="I have no record of that.",
+    )
+    assert [hit.text for hit in space.recall(QUESTION, limit=5)] == [ANSWER]
+
+
+def test_context_holds_neither_questions_nor_fillers(space: Space) -> None:
+    old = space.session("old")
+    for text in ("What may I cook on Friday?", "OK.", "parallel chat 3", "No onions on Friday."):
+        old.append(user(text))
+    recalled = space.session("new").context("what may I cook on Friday?").recalled
+    assert "No onions on Friday." in recalled
+    for text in ("What may I cook", "OK.", "parallel chat"):
+        assert text not in recalled
+
+
+@pytest.mark.parametrize("embedder", EMBEDDERS)
+def test_question_leads_to_the_answer_that_follows(stores: Stores, embedder: str) -> None:
+    space = stores.open(embedder=embedder).space("ana")
+    session = space.session("s")
+    session.append(reply("What city do you live in?"))
+    session.append(user("Porto, since June."))
+    for number in range(8):
+        space.session("other").append(user(f"Thing {number} is of no interest to anybody."))
+    assert space.recall("what city do I live in?", limit=3)[0].text == "Porto, since June."
+
+
+def test_long_reply_is_found_by_the_question_before_it(space: Space) -> None:
+    session = space.session("s")
+    session.append(user("How do I prune the espalier?"))
+    long = " ".join(f"Then look at branch number {number} from below." for number in range(40))
+    session.append(reply(long))
+    hits = space.recall("prune the espalier", limit=3, mode="keyword")
+    assert [hit.id for hit in hits] == ["s:2"]
+
+
+def test_recall_of_what_was_asked_finds_questions(space: Space) -> None:
+    ask_in(space, "one")
+    hits = space.recall("what did I ask about the deck?")
+    assert [hit.text for hit in hits] == [QUESTION]
+    assert space.recall("which wood for the deck?") == []
+
+
+def test_question_of_a_named_speaker_is_recalled(space: Space) -> None:
+    space.session("s").append({**user(QUESTION), "name": "Bo"})
+    assert [hit.text for hit in space.recall("deck wood")] == [QUESTION]
+
+
+def test_preset_rankings_still_find_questions(space: Space) -> None:
+    ask_in(space, "one")
+    for name in ("similarity", "weighted", "rrf"):
+        assert [hit.text for hit in space.recall("deck wood", ranking=name)] == [QUESTION]
+
+
+def say(session: Session, text: str) -> str:
+    event = session.append(user(text))
+    return f"{event.session}:{event.sequence}"
+
+
+def test_same_text_in_many_sessions_is_one_hit_of_the_newest(
+    space: Space, clock: FakeClock
+) -> None:
+    ids = [say(space.session(f"s{number}"), "The spare key is with Olsen.") for number in range(4)]
+    other = say(space.session("x"), "Olsen paints the spare room, the key sticks.")
+    hits = space.recall("who has the spare key?", limit=2, explain=True)
+    assert [hit.id for hit in hits] == [ids[-1], other]
+    assert [hit.duplicates for hit in hits] == [3, 0]
+    assert hits[0].parts["collapsed"] == 3
+    first = space.recall("who has the spare key?", limit=1)[0]
+    assert (first.id, first.duplicates) == (ids[-1], 3), "also those beyond the limit are counted"
+
+
+def test_same_text_of_user_and_assistant_is_two_hits(space: Space) -> None:
+    session = space.session("s")
+    session.append(user("The spare key is with Olsen."))
+    session.append(reply("The spare key is with Olsen."))
+    assert len(space.recall("spare key")) == 2
