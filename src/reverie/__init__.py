@@ -55,6 +55,7 @@ from reverie.model import (
     Memory,
     Message,
     Mode,
+    NewMemory,
     Op,
     Order,
     Origin,
@@ -76,6 +77,7 @@ from reverie.model import (
     Trust,
     VerifyReport,
     Version,
+    Where,
 )
 from reverie.protocols import ChatModel, Clock, Embedder, Engine, Ids, Reranker
 
@@ -113,6 +115,7 @@ __all__ = [
     "MissingExtra",
     "Mode",
     "ModelFailed",
+    "NewMemory",
     "NewerSchema",
     "NotFound",
     "Op",
@@ -160,6 +163,7 @@ __all__ = [
     "VerifyReport",
     "Version",
     "VersionConflict",
+    "Where",
     "__version__",
     "open",
     "salvage_store",

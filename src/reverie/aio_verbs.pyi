@@ -27,6 +27,7 @@ from reverie.model import (
     Memory,
     Message,
     Mode,
+    NewMemory,
     Order,
     Origin,
     PromptAdditions,
@@ -44,6 +45,7 @@ from reverie.model import (
     Trust,
     VerifyReport,
     Version,
+    Where,
 )
 from reverie.transfer import export as transfer_export
 from reverie.write import session_state
@@ -142,6 +144,11 @@ class SpaceVerbs:
     @property
     def ranking(self) -> Ranking:
         """How recalls of this handle rank unless they name another ranking."""
+    async def remember_separately(self, content: str, *, key: str | None, **given: Any) -> Memory:
+        """Remember a text as a memory of its own, even if another has the same text.
+
+        For packages of Reverie itself: each file of a vault is a memory.
+        """
     async def remember(
         self,
         content: str,
@@ -155,13 +162,24 @@ class SpaceVerbs:
         happened_at: Time | None = None,
         expires_at: Time | None = None,
         pinned: bool = False,
+        metadata: Mapping[str, Any] | None = None,
         key: str | None = None,
-        force: bool = False,
+        unless_known: bool = False,
     ) -> Memory:
         """Remember one thing. Returns once it is on disk.
 
-        Raises SubjectExists when the same category and subject is remembered already, unless
-        ``force``. The same ``key`` with the same arguments returns the first result.
+        What is returned has in ``related`` what else is known of its subject. The same text again
+        is the same memory, with a new version. With ``unless_known``, SubjectExists is raised when
+        a memory of this category and subject speaks of the same thing. The same ``key`` with the
+        same arguments returns the first result. ``metadata`` is any JSON object of up to 16 KiB.
+        """
+    async def remember_many(
+        self, items: Iterable[NewMemory | str], *, key: str | None = None
+    ) -> list[Memory]:
+        """Remember many things in one transaction, all of them or none: one memory for each item.
+
+        An item is a content, or a mapping with a ``content`` and the other arguments of
+        ``remember``; there are at most 1,000.
         """
     async def remember_file(self, path: str | Path, *, category: str = "document") -> Memory:
         """Remember a text document as a note. Unchanged content is not processed again."""
@@ -174,11 +192,15 @@ class SpaceVerbs:
         subject: str | None | EllipsisType = ...,
         tags: Iterable[str] | EllipsisType = ...,
         pinned: bool | EllipsisType = ...,
+        metadata: Mapping[str, Any] | None | EllipsisType = ...,
         expected_version: int | None = None,
         reason: str | None = None,
         key: str | None = None,
     ) -> Memory:
-        """Write a new version of a memory. What is not given stays as it is."""
+        """Write a new version of a memory. What is not given stays as it is.
+
+        ``metadata`` replaces the whole object; None removes it.
+        """
     async def forget(
         self,
         id: str,
@@ -215,6 +237,7 @@ class SpaceVerbs:
         tags: Iterable[str] | None = None,
         since: Time | None = None,
         until: Time | None = None,
+        where: Where | None = None,
         as_of: Time | None = None,
         ranking: Ranking | RankingName | None = None,
         query_embedding: Sequence[float] | None = None,
@@ -224,9 +247,10 @@ class SpaceVerbs:
         """Return what is most worth knowing for a query, best first.
 
         ``ranking`` is a Ranking or one of the names in ``RANKINGS``, by default the handle's.
-        ``since`` and ``until`` (exclusive) limit when something happened. ``as_of`` is a position
-        of the log (an int) or a time: the recall finds what it would have found then. With
-        ``note=False`` the recall is not logged.
+        ``since`` and ``until`` (exclusive) limit when something happened; ``where`` are conditions
+        on metadata, tags and other fields. ``as_of`` is a position of the log (an int) or a time:
+        the recall finds what it would have found then. With ``note=False`` the recall is not
+        logged.
         """
     async def get(self, id: str) -> Memory:
         """Return a memory by its id, even a forgotten one."""
@@ -239,6 +263,7 @@ class SpaceVerbs:
         subject: str | None = None,
         tags: Iterable[str] | None = None,
         kind: Kind | None = None,
+        where: Where | None = None,
         include_forgotten: bool = False,
         as_of: Time | None = None,
         limit: int | None = None,
@@ -247,7 +272,8 @@ class SpaceVerbs:
     ) -> list[Memory]:
         """List the memories of this scope, the newest first or by category.
 
-        ``after`` is the id of the last memory of the previous page.
+        ``where`` are conditions such as ``{"metadata.team": {"in": ["a", "b"]}}``. ``after`` is the
+        id of the last memory of the previous page.
         """
     async def count(
         self,
@@ -256,6 +282,7 @@ class SpaceVerbs:
         subject: str | None = None,
         tags: Iterable[str] | None = None,
         kind: Kind | None = None,
+        where: Where | None = None,
         include_forgotten: bool = False,
         as_of: Time | None = None,
     ) -> int:
@@ -359,6 +386,10 @@ class SessionVerbs:
         """Keep messages in order, all of them or none."""
     async def remember(self, content: str, **options: Unpack[RememberOptions]) -> Memory:
         """Remember something that only this session recalls."""
+    async def remember_many(
+        self, items: Iterable[NewMemory | str], *, key: str | None = None
+    ) -> list[Memory]:
+        """Remember many things that only this session recalls; see ``Space.remember_many``."""
     async def hide(self, reason: str | None = None, *, key: str | None = None) -> None:
         """Remove the session from lists and every recall, until ``restore``."""
     async def restore(self, *, key: str | None = None) -> None:

@@ -93,12 +93,12 @@ class KeyConflict(Conflict):
 
 
 class SubjectExists(Conflict):
-    """A memory with the same category and subject exists already: ``existing``."""
+    """A memory of the same category and subject says something alike already: ``existing``."""
 
     def __init__(self, existing: Memory) -> None:
         super().__init__(
             f"{existing.category} {existing.subject!r} is already remembered as {existing.id}: "
-            f"revise {existing.id}, or use force to keep both"
+            f"revise {existing.id}, or keep both by leaving out unless_known (REST: force)"
         )
         self.existing = existing
 

@@ -8,12 +8,22 @@ session.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from math import log
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Literal,
+    NamedTuple,
+    Protocol,
+    Required,
+    TypeAlias,
+    TypedDict,
+)
 
 Kind = Literal["fact", "note"]
 HitKind = Literal["fact", "note", "event"]
@@ -73,6 +83,9 @@ else:
     StoredMessage = Mapping[str, Any]
 """A message that was stored: a dict in the shape it came in."""
 
+Where: TypeAlias = Mapping[str, Any]
+"""Conditions on memories, such as ``{"metadata.team": {"in": ["a", "b"]}}``."""
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -112,7 +125,9 @@ class Memory:
     ``user`` is None for a memory shared by the whole space. ``session`` is set when only that
     session can see the memory. ``source`` names the program or document that wrote it,
     ``trust`` says what kind of author that was. ``happened_at`` is when the content took place,
-    ``created_at`` and ``updated_at`` are when the store learned of it.
+    ``created_at`` and ``updated_at`` are when the store learned of it. ``metadata`` is a JSON
+    object of the caller's own, by which memories can be filtered. ``related`` are the other
+    memories of its subject, the newest first; only what ``remember`` returned has them.
     """
 
     id: str
@@ -133,6 +148,10 @@ class Memory:
     happened_at: int | None
     forgotten_at: int | None
     expires_at: int | None
+    metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    related: tuple[Memory, ...] = field(
+        default=(), repr=False, compare=False, metadata={"serialize": False}
+    )
 
     def is_expired(self, now: int) -> bool:
         """Whether the memory had expired at the time ``now``, in milliseconds UTC."""
@@ -159,6 +178,22 @@ class Memory:
         return optional_datetime(self.expires_at)
 
 
+class NewMemory(TypedDict, total=False):
+    """One memory for ``Space.remember_many``: a content, and what else ``remember`` takes."""
+
+    content: Required[str]
+    kind: Kind
+    category: str
+    subject: str | None
+    tags: Iterable[str]
+    source: str | None
+    origin: Origin | None
+    happened_at: datetime | date | str | int | None
+    expires_at: datetime | date | str | int | None
+    pinned: bool
+    metadata: Mapping[str, Any] | None
+
+
 @dataclass(frozen=True, slots=True)
 class Version:
     """One state of a memory, as the log keeps it. Nothing changes it except an erase.
@@ -181,6 +216,7 @@ class Version:
     actor: str | None
     reason: str | None
     origin: Origin | None
+    metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     @property
     def recorded_time(self) -> datetime:

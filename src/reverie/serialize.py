@@ -12,8 +12,9 @@ from reverie.dates import to_iso
 def to_json_value(value: Any, name: str = "") -> Any:
     """Convert a value to what JSON can hold, with times as ISO 8601 text.
 
-    A field is a time by its ``name``: ``at``, or ending in ``_at``. Numbers in a mapping stay
-    numbers, since it may be a chat message, which must be returned as it was stored.
+    A field whose dataclass says ``serialize: False`` is left out. A field is a time by its
+    ``name``: ``at``, or ending in ``_at``. Numbers in a mapping stay numbers, since it may be a
+    chat message, which must be returned as it was stored.
     """
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
         return {name: to_json_value(part, name) for name, part in value._asdict().items()}
@@ -21,6 +22,7 @@ def to_json_value(value: Any, name: str = "") -> Any:
         return {
             field.name: to_json_value(getattr(value, field.name), field.name)
             for field in fields(value)
+            if field.metadata.get("serialize", True)
         }
     if isinstance(value, Mapping):
         return {str(key): to_json_value(part) for key, part in value.items()}

@@ -70,10 +70,18 @@ def test_remember_file_stores_each_file_as_a_note(reverie: CommandLine, tmp_path
     assert [memory["id"] for memory in kept] == re.findall(r"Remembered (\w+)", output)
 
 
-def test_remember_force_allows_a_second_memory_of_one_subject(reverie: CommandLine) -> None:
-    reverie.remember("one", "--subject", "s")
-    reverie.remember("two", "--subject", "s", "--force")
+def test_remember_shows_what_else_is_known_of_the_subject(reverie: CommandLine) -> None:
+    first = reverie.remember("one", "--subject", "s")
+    second = reverie.json("remember", "two", "--subject", "s")
+    assert [each["id"] for each in second["related"]] == [first]
     assert len(reverie.json("list", "--subject", "S")["memories"]) == 2
+    shown = reverie("remember", "three", "--subject", "s")
+    assert f"Also known of s:\n  {second['id']}  two\n  {first}  one\n" in shown.stderr
+
+
+def test_remember_says_that_a_text_was_remembered_already(reverie: CommandLine) -> None:
+    first = reverie.remember("one")
+    assert reverie.text("remember", "one").startswith(f"Remembered already: {first} (version 2)")
 
 
 def test_recall_prints_hits_and_applies_filters(reverie: CommandLine) -> None:

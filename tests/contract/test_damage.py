@@ -123,8 +123,8 @@ def test_erased_entry_stays_in_the_hash_chain_without_its_salt(store: Store, spa
 
 
 def test_entries_with_equal_content_have_different_digests(store: Store, space: Space) -> None:
-    space.remember("the same", force=True)
-    space.remember("the same", force=True)
+    space.remember_separately("the same", key=None)
+    space.remember_separately("the same", key=None)
     (one,), (two,) = rows(store, "SELECT digest FROM log ORDER BY position")
     assert one != two
 

@@ -77,7 +77,7 @@ def test_subject_of_an_expired_memory_can_be_used_again(space: Space, clock: Fak
     space.remember("old", subject="train", expires_at=START + HOUR)
     clock.step(DAY)
     try:
-        space.remember("new", subject="train")
+        space.remember("old", subject="train", unless_known=True)
     except SubjectExists as error:
         pytest.fail(f"a memory that is over is in the way: {error}")
 

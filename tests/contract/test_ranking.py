@@ -341,7 +341,7 @@ def test_near_duplicate_memories_are_one_hit(space: Space) -> None:
 def test_near_duplicates_do_not_use_up_the_limit(space: Space) -> None:
     others = [space.remember(f"zebra fact {number}") for number in range(4)]
     for _ in range(20):
-        space.remember("zebra zebra zebra")
+        space.remember_separately("zebra zebra zebra", key=None)
     found = {hit.id for hit in space.recall("zebra", limit=5)}
     assert {memory.id for memory in others} < found and len(found) == 5
 

@@ -121,7 +121,7 @@ def test_hits_with_equal_scores_are_ordered_newest_first(space: Space, clock: An
     made = []
     for _ in range(5):
         clock.step(-1000)
-        made.append(space.remember("the same words").id)
+        made.append(space.remember_separately("the same words", key=None).id)
     for mode in ("keyword", "vector", "hybrid"):
         hits = space.recall("the same words", mode=mode, ranking=Ranking(collapse=False))
         assert [hit.id for hit in hits] == made[::-1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import string
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -139,24 +140,154 @@ def test_recall_applies_filters_before_ranking(space: Space, mode: Any) -> None:
     assert [hit.id for hit in space.recall("zebra", tags=["rare"], mode=mode)] == [wanted.id]
 
 
-def test_second_memory_of_one_subject_is_a_conflict(space: Space) -> None:
+def test_remember_returns_what_else_is_known_of_the_subject(space: Space) -> None:
+    first = space.remember("Alec is my boss", category="person", subject="Alec  Smith")
+    assert first.related == ()
+    second = space.remember("Alec likes tea", category="Person", subject=" ALEC smith ")
+    assert (second.id != first.id, second.related) == (True, (first,))
+    third = space.remember("leads the launch", category="project", subject="Alec Smith")
+    assert [each.id for each in third.related] == [second.id, first.id]
+    space.remember("Mina likes tea", subject="Mina")
+    assert len(space.memories(subject="ALEC SMITH")) == 3
+    assert len(space.memories(subject="ALEC SMITH", category="person")) == 2
+    # Only what remember returned has them, and they are no part of what a memory is.
+    assert space.get(third.id) == third and space.get(third.id).related == ()
+
+
+def test_related_memories_are_limited_and_leave_out_what_is_gone(space: Space) -> None:
+    kept = [space.remember(f"fact {number}", subject="Alec") for number in range(14)]
+    space.forget(kept[12].id)
+    last = space.remember("one more", subject="Alec")
+    assert [each.id for each in last.related] == [
+        each.id for each in reversed(kept) if each.id != kept[12].id
+    ][:10]
+
+
+def test_related_memories_are_those_that_the_handle_sees(store: Store) -> None:
+    shared = store.space("s").remember("Alec is on leave", subject="Alec")
+    alice = store.space("s", user="alice").remember("Alec is my boss", subject="Alec")
+    assert alice.related == (shared,)
+    bob = store.space("s", user="bob").remember("Alec owes me tea", subject="Alec")
+    assert bob.related == (shared,)
+    assert store.space("s").remember("Alec is back", subject="Alec").related == (shared,)
+    other = store.space("t").remember("Alec is a cat", subject="Alec")
+    assert other.related == ()
+
+
+def test_related_memories_of_a_session_are_its_own_and_those_of_all(space: Space) -> None:
+    everywhere = space.remember("Alec is my boss", subject="Alec")
+    chat = space.session("chat").remember("Alec is angry", subject="Alec")
+    assert [each.id for each in chat.related] == [everywhere.id]
+    other = space.session("other").remember("Alec is tired", subject="Alec")
+    assert [each.id for each in other.related] == [everywhere.id]
+    again = space.session("chat").remember("Alec is calm", subject="Alec")
+    assert [each.id for each in again.related] == [chat.id, everywhere.id]
+    assert [each.id for each in space.remember("Alec left", subject="Alec").related] == [
+        everywhere.id
+    ]
+
+
+def test_unless_known_refuses_a_second_statement_about_the_same(space: Space) -> None:
     first = space.remember("Alec is my boss", category="person", subject="Alec  Smith")
     with pytest.raises(SubjectExists) as caught:
-        space.remember("other", category="Person", subject=" ALEC smith ")
+        space.remember(
+            "Alec Smith is my former boss",
+            category="Person",
+            subject=" ALEC smith ",
+            unless_known=True,
+        )
     assert caught.value.existing == first
     assert first.id in str(caught.value)
     assert len(space.memories()) == 1
-    space.remember("a project", category="project", subject="Alec Smith")
-    forced = space.remember("other", category="person", subject="alec smith", force=True)
-    assert forced.id != first.id
-    assert len(space.memories(subject="ALEC SMITH")) == 3
-    assert len(space.memories(subject="ALEC SMITH", category="person")) == 2
+    for content, category in (("Alec likes tea", "person"), ("Alec is my boss", "project")):
+        space.remember(content, category=category, subject="Alec Smith", unless_known=True)
+    assert len(space.memories()) == 3
+
+
+def test_unless_known_looks_only_at_the_owner_that_is_written(store: Store) -> None:
+    store.space("s").remember("Alec is my boss", subject="Alec")
+    store.space("s", user="bob").remember("Alec is my boss", subject="Alec")
+    alice = store.space("s", user="alice")
+    assert alice.remember("Alec is my boss", subject="Alec", unless_known=True).version == 1
+
+
+def test_same_text_remembered_again_is_the_same_memory(space: Space) -> None:
+    first = space.remember("Alec is my boss", subject="Alec", tags=["work"])
+    again = space.remember("Alec is my boss", subject=" ALEC", tags=["people"], pinned=True)
+    assert (again.id, again.version) == (first.id, 2)
+    assert (again.tags, again.pinned) == (("work", "people"), True)
+    assert again.updated_at >= first.updated_at and again.related == ()
+    assert len(space.memories()) == 1
+    last = space.history(first.id)[-1]
+    assert (last.op, last.reason) == ("revise", "the same text was remembered again")
+    assert [hit.id for hit in space.recall("boss")] == [first.id]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"kind": "note"},
+        {"category": "person"},
+        {"subject": "Eva"},
+        {"subject": None},
+        {"happened_at": "2026-01-02"},
+        {"metadata": {"run": 2}},
+    ],
+)
+def test_same_text_about_something_else_is_another_memory(
+    space: Space, other: dict[str, Any]
+) -> None:
+    given = {"subject": "Bob", "happened_at": "2026-01-01", "metadata": {"run": 1}}
+    first = space.remember("likes jazz", **given)
+    assert space.remember("likes jazz", **(given | other)).id != first.id
+
+
+def test_same_text_is_another_memory_for_another_owner_or_session(store: Store) -> None:
+    ids = [
+        handle.remember("likes jazz").id
+        for handle in (
+            store.space("s"),
+            store.space("s", user="alice"),
+            store.space("t"),
+            store.space("s").session("chat"),
+        )
+    ]
+    assert len(set(ids)) == 4
+
+
+def test_same_text_after_it_was_forgotten_is_a_new_memory(space: Space) -> None:
+    first = space.remember("likes jazz")
+    space.forget(first.id)
+    assert space.remember("likes jazz").id != first.id
+
+
+def test_repeated_text_is_vouched_for_by_the_more_trusted_author(store: Store) -> None:
+    tool = store.space("s", trust="tool")
+    person = store.space("s", trust="person")
+    first = tool.remember("likes jazz", tags=["heard"])
+    assert person.remember("likes jazz").trust == "person"
+    last = tool.remember("likes jazz", tags=["spam"], pinned=True)
+    assert (last.id, last.version, last.trust) == (first.id, 3, "person")
+    assert (last.tags, last.pinned) == (("heard",), False)
+
+
+def test_repeated_text_expires_with_the_later_of_both(space: Space) -> None:
+    space.remember("likes jazz", expires_at="2030-01-01")
+    later = space.remember("likes jazz", expires_at="2031-01-01")
+    assert later.expires_time == datetime(2031, 1, 1, tzinfo=UTC)
+    assert space.remember("likes jazz").expires_at is None
+
+
+def test_repeated_text_with_a_key_has_one_effect(space: Space) -> None:
+    space.remember("likes jazz")
+    again = space.remember("likes jazz", key="k")
+    assert space.remember("likes jazz", key="k") == again
+    assert space.get(again.id).version == 2
 
 
 def test_subject_in_another_unicode_form_is_the_same_subject(space: Space) -> None:
-    space.remember("x", subject="Café")
-    with pytest.raises(SubjectExists):
-        space.remember("y", subject="Cafe\u0301")
+    first = space.remember("x", subject="Café")
+    assert space.remember("y", subject="Cafe\u0301").related == (first,)
 
 
 def test_subject_of_a_forgotten_or_erased_memory_can_be_used_again(space: Space) -> None:

@@ -502,16 +502,16 @@ def test_private_memory_is_recalled_in_its_session_only(stores: Stores) -> None:
     check()
 
 
-def test_same_subject_is_allowed_in_a_session_and_outside(space: Space) -> None:
+def test_unless_known_compares_within_a_session_or_outside(space: Space) -> None:
     session, other = space.session("s"), space.session("t")
-    first = session.remember("in s", subject="Alec")
+    first = session.remember("lives in Oslo", subject="Alec")
     with pytest.raises(SubjectExists) as caught:
-        session.remember("again", subject="alec")
+        session.remember("lives in Bergen", subject="alec", unless_known=True)
     assert caught.value.existing == first
-    assert other.remember("in t", subject="Alec").session == "t"
-    assert space.remember("for all", subject="Alec").session is None
-    with pytest.raises(SubjectExists):
-        space.remember("again", subject="Alec")
+    for handle in (other, space):
+        handle.remember("lives in Oslo", subject="Alec", unless_known=True)
+        with pytest.raises(SubjectExists):
+            handle.remember("lives in Bergen", subject="Alec", unless_known=True)
 
 
 def test_shared_subject_is_allowed_in_a_session(space: Space) -> None:

@@ -133,13 +133,13 @@ def test_hostile_labels_are_stored_verbatim_or_refused(stores: Stores, name: str
     ]
     for field, read in fields:
         try:
-            memory = space.remember("x", force=True, **field)
+            memory = space.remember("x", **field)
         except InvalidInput:
             continue
         assert read(memory) in {text, None} and space.get(memory.id) == memory
     for more in ({"category": text}, {"tags": [text]}, {"key": text}, {"origin": (text, 1)}):
         try:
-            memory = space.remember("x", force=True, **more)
+            memory = space.remember("x", **more)
         except InvalidInput:
             continue
         assert space.get(memory.id) == memory
@@ -258,7 +258,7 @@ def test_any_exported_memory_can_be_imported(
 ) -> None:
     source, target = pair
     try:
-        memory = source.remember(text, tags=tags, subject=subject, force=True)
+        memory = source.remember(text, tags=tags, subject=subject)
     except InvalidInput:
         return
     records = list(source.export())[-1:]

@@ -31,7 +31,6 @@ from reverie import (
     Ranking,
     SharedReadOnly,
     Space,
-    SubjectExists,
     VersionConflict,
 )
 from tests.conftest import DAY, ENGINES, HOUR, Stores
@@ -199,7 +198,7 @@ class Model(RuleBasedStateMachine):
         """Hypothesis leaves rules out of a sequence: half of them would never remember anything."""
         # The invariants are first looked at after this step.
         self.steps += 1
-        made = [self.remember(who, [WORDS[0]], "a", None, [], False, None) for who in owners]
+        made = [self.remember(who, [WORDS[0]], "a", None, [], None) for who in owners]
         return multiple(*made)
 
     @rule(
@@ -209,7 +208,6 @@ class Model(RuleBasedStateMachine):
         category=st.sampled_from(["a", "B c"]),
         subject=st.sampled_from([None, None, "Alec", "Mina"]),
         tags=st.lists(st.sampled_from(["x", "y"]), unique=True),
-        force=st.booleans(),
         key=st.sampled_from([None, "k1", "k2"]),
     )
     def remember(
@@ -219,7 +217,6 @@ class Model(RuleBasedStateMachine):
         category: str,
         subject: str | None,
         tags: list[str],
-        force: bool,
         key: str | None,
     ) -> Any:
         self.writes(who[0])
@@ -230,7 +227,7 @@ class Model(RuleBasedStateMachine):
 
         def call() -> Any:
             return self.handle(who).remember(
-                content, category=category, subject=subject, tags=tags, force=force, key=key
+                content, category=category, subject=subject, tags=tags, key=key
             )
 
         if key is not None and (who, key) in self.keys:
@@ -238,22 +235,28 @@ class Model(RuleBasedStateMachine):
                 call_changed = self.handle(who).remember(content + " other", key=key)
                 assert call_changed is None
             return multiple()
-        twins = [
+        about = [
             state
             for state in log.at(who[1], len(log.lines))
-            if not state.forgotten and state.category == slug and state.subject == subject
+            if not state.forgotten and state.subject == subject
         ]
-        if subject is not None and twins and not force:
-            with pytest.raises(SubjectExists) as caught:
-                call()
-            newest = max(twins, key=lambda state: log.first_position(state.id))
-            assert shape(caught.value.existing) == newest
-            return multiple()
+        about.sort(key=lambda state: -log.first_position(state.id))
+        same = [state for state in about if (state.category, state.content) == (slug, content)]
         memory = call()
-        state = State(memory.id, 1, content, slug, subject, tuple(tags), now)
-        assert set(memory.tags) == set(tags)
-        assert shape(memory) == replace(state, tags=memory.tags)
-        self.append(who, "remember", shape(memory))
+        if same:
+            # The same text is the same memory, with the tags of both.
+            union = tuple(dict.fromkeys((*same[0].tags, *memory.tags)))
+            assert shape(memory) == replace(same[0], version=same[0].version + 1, tags=union)
+            assert set(memory.tags) == {*same[0].tags, *tags}
+            self.append(who, "revise", shape(memory))
+        else:
+            state = State(memory.id, 1, content, slug, subject, tuple(tags), now)
+            assert set(memory.tags) == set(tags)
+            assert shape(memory) == replace(state, tags=memory.tags)
+            self.append(who, "remember", shape(memory))
+        own = [each.id for each in memory.related if each.user == memory.user]
+        expected = [state.id for state in about if state.id != memory.id]
+        assert own == (expected[: len(own)] if subject is not None else [])
         if key is not None:
             self.keys[who, key] = (call, memory)
         return memory.id

@@ -267,7 +267,7 @@ def test_word_that_cannot_be_a_tag_does_not_keep_a_file_out(tmp_path: Path, tag:
 def test_file_stays_when_only_the_case_of_its_subject_changes(tmp_path: Path) -> None:
     kept = Kept(tmp_path)
     kept.ana.remember("one", subject="Alec")
-    m = kept.ana.remember("two", subject="Alec", force=True)
+    m = kept.ana.remember("two", subject="Alec")
     kept.sync()
     assert kept.of(m) == "ana/facts/alec-2.md"
     kept.ana.revise(m.id, subject="ALEC")
@@ -488,7 +488,7 @@ def test_space_without_a_folder_sees_no_diff_of_another(tmp_path: Path) -> None:
 def test_scrub_finds_nothing_in_a_longer_name_of_another_memory(tmp_path: Path) -> None:
     kept = Kept(tmp_path, git=True)
     m = kept.ana.remember("pizza with friends")
-    kept.ana.remember("Not: pizza, with: friends", force=True)
+    kept.ana.remember("Not: pizza, with: friends")
     kept.sync()
     kept.ana.erase(m.id)
     kept.sync()
@@ -673,7 +673,7 @@ def test_held_deletions_stay_held_during_the_renaming(
 def test_memories_fan_out_and_keep_their_folders(tmp_path: Path) -> None:
     kept = Kept(tmp_path)
     for i in range(270):
-        kept.ana.remember(f"fact number {i}", subject="S", force=True)
+        kept.ana.remember(f"fact number {i}", subject="S")
     kept.sync()
     was = next(path for path in kept.files() if "/2026-01/" in path)
     late = kept.ana.get(kept.document(was).text("id") or "")

@@ -41,7 +41,7 @@ def old(tmp_path: Path) -> Kept:
     for space, user in (("Ana", None), ("ana", None), ("a/b c", "Zoë K"), (LONG, None)):
         handle = kept.store.space(space, user=user)
         handle.remember(f"of {space[:20]}", subject="Alec")
-        handle.remember(f"more of {space[:20]}", subject="Alec", force=True)
+        handle.remember(f"more of {space[:20]}", subject="Alec")
         handle.forget(handle.remember("gone").id)
         for session in ("My Chat/1", "chat"):
             handle.session(session).append({"role": "user", "content": f"hi from {space[:20]}"})

@@ -142,7 +142,7 @@ def test_hostile_space_user_and_session_names_stay_below_the_root(kept: Kept) ->
 def test_hostile_subjects_contents_and_roles_stay_in_their_file(kept: Kept) -> None:
     for subject in SUBJECTS:
         try:
-            kept.ana.remember(f"{subject}\n{subject}", subject=subject, tags=[subject], force=True)
+            kept.ana.remember(f"{subject}\n{subject}", subject=subject, tags=[subject])
         except ReverieError:
             kept.ana.remember(f"{subject}x")
     assert not kept.sync().problems

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
@@ -38,6 +39,42 @@ from reverie.errors import VaultError
 from reverie.memory import Space
 from reverie.model import HIT_KINDS, KINDS, MODES, ORDERS, RANKINGS, Hit, Origin
 from reverie.serialize import to_json_value
+from reverie.write.where import parse_where_text
+
+
+def _parse_metadata(
+    context: click.Context, parameter: click.Parameter, given: tuple[str, ...]
+) -> dict[str, Any] | None:
+    """Merge what the options give: JSON objects, and KEY=VALUE with JSON or text as the value."""
+    found: dict[str, Any] = {}
+    for text in given:
+        key, equals, value = text.partition("=")
+        if not text.lstrip().startswith("{"):
+            if not equals or not key.strip():
+                raise click.BadParameter(f"{text!r} is neither KEY=VALUE nor a JSON object")
+            found[key.strip()] = _json_or_text(value)
+            continue
+        held = _json_or_text(text)
+        if not isinstance(held, dict):
+            raise click.BadParameter(f"{text[:60]!r} is not a JSON object")
+        found |= held
+    return found if given else None
+
+
+def _json_or_text(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+METADATA_OPTION = click.option(
+    "--metadata",
+    multiple=True,
+    callback=_parse_metadata,
+    metavar="KEY=VALUE",
+    help="Data of your own; repeatable, or one JSON object. A value is JSON, else text.",
+)
 
 TAG_OPTION = click.option("--tag", "tags", multiple=True, metavar="TAG", help="A tag; repeatable.")
 
@@ -46,6 +83,12 @@ AS_OF_OPTION = click.option(
     type=parse_as_of,
     metavar="POSITION|TIME",
     help="Answer as of this log position or time.",
+)
+WHERE_OPTION = click.option(
+    "--where",
+    type=parse_where_text,
+    metavar="JSON",
+    help='Only what meets conditions, such as {"metadata.team": {"in": ["a", "b"]}}.',
 )
 PENDING_NOTE = (
     "Pending: another process still reads old pages; a job finishes it ('reverie worker --once')."
@@ -60,6 +103,7 @@ ERASE_EVENT_HINT = "'reverie sessions erase SESSION --event SEQUENCE'"
     epilog=examples(
         'reverie remember "Alec is my boss at TechCorp" --category person --subject Alec',
         'reverie remember "Dentist at 15:00" --happened-at 2026-12-01 --expires-at 2026-12-02',
+        'reverie remember "Ship on Friday" --metadata team=platform --metadata priority=2',
         "git log -5 | reverie remember - --note --tag git",
         "reverie remember --file README.md --file docs/guide.md",
     ),
@@ -77,15 +121,21 @@ ERASE_EVENT_HINT = "'reverie sessions erase SESSION --event SEQUENCE'"
 @click.option(
     "--subject",
     metavar="NAME",
-    help="Who or what it is about; each subject is remembered once per category.",
+    help="Who or what it is about. What else is known of it is shown.",
 )
 @TAG_OPTION
 @click.option("--source", metavar="NAME", help="The program or document it comes from.")
 @click.option("--pin", is_flag=True, help="Put it first in the profile, and exempt it from limits.")
 @click.option("--happened-at", metavar="TIME", help="When it happened.")
 @click.option("--expires-at", metavar="TIME", help="When to forget it.")
+@METADATA_OPTION
 @KEY_OPTION
-@click.option("--force", is_flag=True, help="Store it even if its subject is remembered already.")
+@click.option(
+    "--batch",
+    type=click.File(encoding="utf-8"),
+    metavar="FILE",
+    help="Remember one JSON object a line, all of them or none; - reads standard input.",
+)
 @scope_options
 def remember_command(
     options: CommonOptions,
@@ -94,12 +144,21 @@ def remember_command(
     category: str | None,
     note: bool,
     pin: bool,
+    batch: TextIO | None,
     **given: Any,
 ) -> None:
-    """Remember one thing.
+    """Remember one thing, or many.
 
     CONTENT is the text, or - for standard input. It is stored on disk when the command returns.
+    Each line of a --batch is an object with a content, and with a kind, category, subject, tags,
+    source, metadata or times if it has them.
     """
+    if batch is not None:
+        key = given.pop("key")
+        if content is not None or files or note or pin or category or any(given.values()):
+            raise click.UsageError("only --key goes with --batch")
+        _remember_batch(options, batch, key)
+        return
     if files:
         if content is not None or note or pin or any(given.values()):
             raise click.UsageError("only --category goes with --file")
@@ -116,7 +175,36 @@ def remember_command(
             pinned=pin,
             **given,
         )
-    options.print_result(memory, memory_line("Remembered", memory), cut=True)
+    done = "Remembered" if memory.version == 1 else "Remembered already:"
+    shown = {**to_json_value(memory), "related": to_json_value(memory.related)}
+    options.print_result(shown if options.as_json else memory, memory_line(done, memory), cut=True)
+    if memory.related and not options.as_json:
+        print_stderr(f"Also known of {to_line(memory.subject or '')}:")
+        for other in memory.related:
+            print_stderr(truncate_line(f"  {other.id}  {to_line(other.content)}"))
+        print_stderr("'reverie revise ID' changes one of them, 'reverie forget ID' forgets it.")
+
+
+def _remember_batch(options: CommonOptions, batch: TextIO, key: str | None) -> None:
+    items: list[Any] = []
+    for number, line in enumerate(batch, 1):
+        if line.strip():
+            item = _json_or_text(line)
+            if not isinstance(item, dict):
+                raise click.UsageError(f"line {number} of the batch is not a JSON object")
+            items.append(item)
+    with options.open_space(create=True) as space:
+        memories = space.remember_many(items, key=key)
+    if options.as_json:
+        shown = [
+            {**to_json_value(memory), "related": to_json_value(memory.related)}
+            for memory in memories
+        ]
+        print_json({"memories": shown})
+        return
+    for memory in memories:
+        print_line(truncate_line(memory_line("Remembered", memory)))
+    print_stderr(f"Remembered {pluralize(len(memories), 'memory', 'memories')}.")
 
 
 def _remember_files(options: CommonOptions, files: tuple[str | Path, ...], category: str) -> None:
@@ -162,6 +250,7 @@ def _remember_files(options: CommonOptions, files: tuple[str | Path, ...], categ
 @TAG_OPTION
 @click.option("--since", metavar="TIME", help="Only what happened at or after this time.")
 @click.option("--until", metavar="TIME", help="Only what happened before this time.")
+@WHERE_OPTION
 @AS_OF_OPTION
 @click.option(
     "--session", metavar="ID", help="Include the memories that belong only to this session."
@@ -219,12 +308,14 @@ def _print_hits(hits: list[Hit]) -> None:
         "reverie list --category person --order category",
         "reverie list --tag work --limit 100 --json",
         "reverie list --as-of 2026-03-31 --forgotten",
+        """reverie list --where '{"metadata.team": "platform", "at": {"gte": "2026-01-01"}}'""",
     ),
 )
 @click.option("--category", metavar="NAME", help="Only this category.")
 @click.option("--subject", metavar="NAME", help="Only this subject.")
 @TAG_OPTION
 @click.option("--kind", type=click.Choice(KINDS), help="Only this kind.")
+@WHERE_OPTION
 @click.option("--forgotten", is_flag=True, help="Include forgotten memories.")
 @AS_OF_OPTION
 @LIMIT_OPTION
@@ -340,6 +431,14 @@ def history_command(options: CommonOptions, id: str) -> None:
 @click.option("--no-tags", is_flag=True, help="Remove all tags.")
 @click.option("--pin/--unpin", "pinned", default=None, help="Pin it, or unpin it.")
 @click.option(
+    "--metadata",
+    multiple=True,
+    callback=_parse_metadata,
+    metavar="KEY=VALUE",
+    help="Replace the metadata; repeatable, or one JSON object.",
+)
+@click.option("--no-metadata", is_flag=True, help="Remove all metadata.")
+@click.option(
     "--expected-version", type=int, metavar="N", help="Fail unless this is its current version."
 )
 @click.option("--reason", metavar="TEXT", help="Why, for its history.")
@@ -355,6 +454,8 @@ def revise_command(
     tags: tuple[str, ...],
     no_tags: bool,
     pinned: bool | None,
+    metadata: dict[str, Any] | None,
+    no_metadata: bool,
     **given: Any,
 ) -> None:
     """Write a new version of a memory.
@@ -366,7 +467,15 @@ def revise_command(
         raise click.UsageError("give --subject or --no-subject, not both")
     if tags and no_tags:
         raise click.UsageError("give --tag or --no-tags, not both")
-    named = {"category": category, "subject": subject, "pinned": pinned, "tags": tags or None}
+    if metadata is not None and no_metadata:
+        raise click.UsageError("give --metadata or --no-metadata, not both")
+    named = {
+        "category": category,
+        "subject": subject,
+        "pinned": pinned,
+        "tags": tags or None,
+        "metadata": {} if no_metadata else metadata,
+    }
     changes: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
     changes |= {"subject": None} if no_subject else {}
     changes |= {"tags": ()} if no_tags else {}

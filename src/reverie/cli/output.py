@@ -182,7 +182,7 @@ def memory_pairs(memory: Memory) -> dict[str, str]:
     pairs: dict[str, str] = {}
     for field in fields(memory):
         value = getattr(memory, field.name)
-        if field.name == "content" or value in (None, (), ""):
+        if field.name == "content" or value in (None, (), "", {}):
             continue
         if field.name.endswith("_at"):
             value = format_time(value)
@@ -190,6 +190,8 @@ def memory_pairs(memory: Memory) -> dict[str, str]:
             value = ", ".join(value)
         elif isinstance(value, bool):
             value = "yes" if value else "no"
+        elif isinstance(value, Mapping):
+            value = json.dumps(value, ensure_ascii=False)
         pairs[field.name] = str(value)
     return pairs
 

@@ -6,12 +6,14 @@ owner and never reuse a number, so that other processes can tell new vectors fro
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from reverie.engine import log
+from reverie.engine import conditions, log
+from reverie.engine.conditions import Condition, memory_time
 from reverie.engine.log import LogEntry
 from reverie.engine.schema import MIGRATION_KEY, REPLAY_KEY
 from reverie.errors import StoreDamaged, StoreError
@@ -19,6 +21,7 @@ from reverie.model import Event, Memory
 from reverie.protocols import Owner, Row, Transaction
 from reverie.text.analyzer import ANALYZER_IDENTITY, Terms, analyse
 from reverie.text.messages import PARSER_VERSION
+from reverie.text.metadata import metadata_scalars
 from reverie.text.normalize import subject_key
 from reverie.text.passages import OVERLAP_CHARS, PASSAGE_CHARS, split
 from reverie.text.speech_acts import ACTS_VERSION
@@ -30,7 +33,7 @@ MAX_COUNTED = 200
 # The rules that the index was made with: an index of other rules is rebuilt.
 INDEX_VERSION = (
     f"{ANALYZER_IDENTITY}, passages {PASSAGE_CHARS}/{OVERLAP_CHARS}/{MAX_COUNTED}, "
-    f"{PARSER_VERSION}, labels 1, acts {ACTS_VERSION}"
+    f"{PARSER_VERSION}, memories 2, labels 1, acts {ACTS_VERSION}"
 )
 # The category of memories that were given none: it says nothing about them.
 DEFAULT_CATEGORY = "general"
@@ -51,6 +54,7 @@ class MemoryRow(NamedTuple):
     at: int
     expires_at: int | None
     forgotten_at: int | None
+    content_hash: int
     first_passage: int
     passages: int
 
@@ -79,8 +83,9 @@ _STATISTICS_COLUMNS = ", ".join(Statistics._fields)
 class Filter:
     """Conditions on memories and events, applied in SQL before anything is ranked.
 
-    ``sessions`` are the sessions of ``sessions_owner`` whose private memories are included; with
-    None (the operator's) the private memories of every session are.
+    ``condition`` is what a caller's ``where`` asks for. ``sessions`` are the sessions of
+    ``sessions_owner`` whose private memories are included; with None (the operator's) the private
+    memories of every session are.
     """
 
     kinds: tuple[str, ...] = ()
@@ -89,6 +94,7 @@ class Filter:
     tags: tuple[str, ...] = ()
     since: int | None = None
     until: int | None = None
+    condition: Condition | None = None
     include_forgotten: bool = False
     alive_at: int | None = None
     sessions: tuple[str, ...] | None = ()
@@ -104,13 +110,16 @@ class Filter:
             or self.tags
             or self.since is not None
             or self.until is not None
+            or self.condition is not None
         )
 
     @property
     def includes_events(self) -> bool:
         """Whether events can pass: they have no category, subject or tags."""
         named = self.category is not None or self.subject_key is not None or self.tags
-        return not named and (not self.kinds or "event" in self.kinds)
+        if named or (self.kinds and "event" not in self.kinds):
+            return False
+        return self.condition is None or conditions.can_accept_events(self.condition)
 
     def events_where(self, owner: Owner) -> tuple[str, list[object]]:
         """The SQL condition on ``e`` (events), and its values."""
@@ -118,6 +127,10 @@ class Filter:
         if not self.includes_events:
             return "0 = 1", []
         self._add_time_limits("e.at", parts, values)
+        if self.condition is not None:
+            text, more = conditions.event_sql(self.condition)
+            parts.append(f"({text})")
+            values += more
         return " AND ".join(parts), values
 
     def where(self, owner: Owner) -> tuple[str, list[object]]:
@@ -146,6 +159,10 @@ class Filter:
             )
             values.extend((*owner, tag))
         self._add_time_limits("m.at", parts, values)
+        if self.condition is not None:
+            text, more = conditions.memory_sql(self.condition, owner)
+            parts.append(f"({text})")
+            values += more
         if self.alive_at is not None:
             parts.append("(m.expires_at IS NULL OR m.expires_at > ?)")
             values.append(self.alive_at)
@@ -162,7 +179,7 @@ class Filter:
 
         Sessions are not checked.
         """
-        at = memory.created_at if memory.happened_at is None else memory.happened_at
+        at = memory_time(memory)
         return (
             (self.include_forgotten or memory.forgotten_at is None)
             and (not self.kinds or memory.kind in self.kinds)
@@ -172,6 +189,7 @@ class Filter:
             and (self.since is None or at >= self.since)
             and (self.until is None or at < self.until)
             and (self.alive_at is None or not memory.is_expired(self.alive_at))
+            and (self.condition is None or conditions.accepts_memory(self.condition, memory))
         )
 
     def accepts_event(self, event: Event) -> bool:
@@ -180,6 +198,7 @@ class Filter:
             self.includes_events
             and (self.since is None or event.at >= self.since)
             and (self.until is None or event.at < self.until)
+            and (self.condition is None or conditions.accepts_event(self.condition, event))
         )
 
 
@@ -327,11 +346,11 @@ def add_memories(tx: Transaction, owner: Owner, memories: Sequence[IndexedMemory
     return first
 
 
-def update_metadata(
+def update_row(
     tx: Transaction, owner: Owner, place: MemoryRow, position: int, old: Memory, new: Memory
 ) -> None:
     """Index a new version with the same content and labels: its passages stay as they are."""
-    _drop_memory(tx, owner, place.first_position, old.tags)
+    _drop_memory(tx, owner, place.first_position, old)
     row = memory_row(place.first_position, position, new, place.first_passage, place.passages)
     _put_memories(tx, owner, [row], [(place.first_position, new)])
 
@@ -342,7 +361,7 @@ def remove_memory(tx: Transaction, owner: Owner, place: MemoryRow, old: Memory) 
         counted = _counters(place.kind, place.session)
         parts = memory_passages(old.content, Labels.of(old))
         drop_passages(tx, owner, place.first_passage, parts, counted)
-    _drop_memory(tx, owner, place.first_position, old.tags)
+    _drop_memory(tx, owner, place.first_position, old)
 
 
 def memory_row(
@@ -359,12 +378,19 @@ def memory_row(
         subject_key(state.subject),
         state.session,
         int(state.pinned),
-        state.created_at if state.happened_at is None else state.happened_at,
+        memory_time(state),
         state.expires_at,
         state.forgotten_at,
+        content_hash(state.content),
         first_passage,
         passages,
     )
+
+
+def content_hash(content: str) -> int:
+    """The number by which a memory with exactly this content is found; others may have it too."""
+    digest = hashlib.blake2b(content.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "big", signed=True)
 
 
 def _put_memories(
@@ -372,21 +398,43 @@ def _put_memories(
 ) -> None:
     tx.many(
         f"INSERT INTO memories (space, owner, {MEMORY_COLUMNS}) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        f"VALUES (?, ?, {_placeholders(len(_COLUMNS))})",
         [(*owner, *row) for row in rows],
     )
     tx.many(
         "INSERT INTO tags (space, owner, tag, born) VALUES (?, ?, ?, ?)",
         [(*owner, tag, first_position) for first_position, state in states for tag in state.tags],
     )
+    tx.many(
+        "INSERT INTO metadata (space, owner, name, value, born, in_list, text) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?)",
+        [
+            (*owner, *row)
+            for first_position, state in states
+            for row in metadata_rows(first_position, state)
+        ],
+    )
 
 
-def _drop_memory(tx: Transaction, owner: Owner, first_position: int, tags: Sequence[str]) -> None:
-    for tag in tags:
+def metadata_rows(first_position: int, state: Memory) -> list[Row]:
+    """The rows of ``metadata`` that a memory has in this state, without the owner."""
+    return [
+        (each.name, each.value, first_position, int(each.in_list), each.text)
+        for each in metadata_scalars(state.metadata)
+    ]
+
+
+def _drop_memory(tx: Transaction, owner: Owner, first_position: int, old: Memory) -> None:
+    for tag in old.tags:
         tx.run(
             "DELETE FROM tags WHERE space = ? AND owner = ? AND tag = ? AND born = ?",
             (*owner, tag, first_position),
         )
+    tx.many(
+        "DELETE FROM metadata WHERE space = ? AND owner = ? AND name = ? AND value = ? "
+        "AND born = ?",
+        [(*owner, *row[:3]) for row in metadata_rows(first_position, old)],
+    )
     tx.run(
         "DELETE FROM memories WHERE space = ? AND owner = ? AND born = ?", (*owner, first_position)
     )
@@ -528,6 +576,45 @@ def find_subject(
         "AND (expires_at IS NULL OR expires_at > ?) ORDER BY born DESC LIMIT 1",
         *(category, key, *values, now),
     )
+
+
+def find_by_subject(
+    tx: Transaction, owner: Owner, key: str, now: int, session: str | None, limit: int
+) -> list[MemoryRow]:
+    """The memories of a subject, of any category, the newest first.
+
+    Only those that are neither forgotten nor expired; private ones only of ``session``.
+    """
+    own, values = ("", ()) if session is None else (" OR session = ?", (session,))
+    return _find_all(
+        tx,
+        owner,
+        f"subject_key = ? AND forgotten_at IS NULL AND (session IS NULL{own}) "
+        f"AND (expires_at IS NULL OR expires_at > ?) ORDER BY born DESC LIMIT {int(limit)}",
+        *(key, *values, now),
+    )
+
+
+def find_by_content(tx: Transaction, owner: Owner, content: str, now: int) -> list[MemoryRow]:
+    """The memories that may have exactly this content, the newest first.
+
+    Only those that are neither forgotten nor expired.
+    """
+    return _find_all(
+        tx,
+        owner,
+        "content_hash = ? AND forgotten_at IS NULL AND (expires_at IS NULL OR expires_at > ?) "
+        f"ORDER BY born DESC LIMIT {MAX_ASKED}",
+        *(content_hash(content), now),
+    )
+
+
+def _find_all(tx: Transaction, owner: Owner, where: str, *values: object) -> list[MemoryRow]:
+    rows = tx.all(
+        f"SELECT {MEMORY_COLUMNS} FROM memories WHERE space = ? AND owner = ? AND {where}",
+        (*owner, *values),
+    )
+    return [MemoryRow(*row) for row in rows]
 
 
 def _find_one(tx: Transaction, owner: Owner, where: str, *values: object) -> MemoryRow | None:

@@ -74,6 +74,8 @@ class LogEntry:
             happened_at=body["happened_at"],
             forgotten_at=body["forgotten_at"],
             expires_at=body["expires_at"],
+            # Entries of earlier versions lack what follows.
+            metadata=body.get("metadata") or {},
         )
 
     def as_version(self) -> Version:
@@ -95,6 +97,7 @@ class LogEntry:
             actor=self.actor,
             reason=self.reason,
             origin=self.origin,
+            metadata=body.get("metadata") or {},
         )
 
     def as_change(self, user: str | None) -> Change:

@@ -210,6 +210,21 @@ STEPS: tuple[tuple[str, ...], ...] = (
         # What an event does (text/speech_acts.py): questions and fillers are not recalled. Existing
         # rows get theirs when the index is made again.
         "ALTER TABLE events ADD COLUMN act BIGINT NOT NULL DEFAULT 0",
+        # The scalars of the metadata of memories, for filters (text/metadata.py). value sorts as
+        # the scalar does; text is the whole of one that is too long for a key.
+        """CREATE TABLE metadata (
+            space BIGINT NOT NULL, owner BIGINT NOT NULL, name TEXT NOT NULL, value TEXT NOT NULL,
+            born BIGINT NOT NULL, in_list BIGINT NOT NULL, text TEXT,
+            PRIMARY KEY (space, owner, name, value, born)) {clustered}""",
+        # By its hash the memory of a text that is remembered again is found. The index is rebuilt
+        # after this step, which fills the column.
+        "ALTER TABLE memories ADD COLUMN content_hash BIGINT NOT NULL DEFAULT 0",
+        """CREATE INDEX memories_content ON memories (space, owner, content_hash)
+            WHERE forgotten_at IS NULL""",
+        # A subject is looked up in all categories as well.
+        "DROP INDEX memories_subject",
+        """CREATE INDEX memories_subject ON memories (space, owner, subject_key, category)
+            WHERE subject_key IS NOT NULL AND forgotten_at IS NULL""",
     ),
 )
 
@@ -228,6 +243,7 @@ REPLAY_KEY = "untold"
 DERIVED_TABLES = (
     "memories",
     "tags",
+    "metadata",
     "documents",
     "sessions",
     "events",
@@ -281,9 +297,10 @@ TABLES = (
         "memories",
         "space owner born",
         "memory position version kind category subject_key session pinned at expires_at "
-        "forgotten_at first_passage passages",
+        "forgotten_at first_passage passages content_hash",
     ),
     _table("tags", "space owner tag born"),
+    _table("metadata", "space owner name value born", "in_list text"),
     _table("documents", "space owner source", "born hash"),
     _table(
         "sessions",

@@ -129,7 +129,7 @@ def _compare_owner(
             tx, owner, index.Filter(include_forgotten=True, sessions=None)
         )
     }
-    expected_tags = count = 0
+    expected_tags = expected_metadata = count = 0
     counts = {"fact": 0, "note": 0, "private": 0}
     expected = ExpectedIndex()
     for first_position, entry in log.states_at(tx, owner, log.last_position(tx, owner)):
@@ -144,6 +144,9 @@ def _compare_owner(
             continue
         problems.extend(_compare_memory(where, entry, first_position, place))
         expected_tags += sum(_hash(tag, place.first_position) for tag in state.tags)
+        expected_metadata += sum(
+            _hash(*row) for row in index.metadata_rows(place.first_position, state)
+        )
         if state.forgotten_at is not None:
             continue
         counts[state.kind] += 1
@@ -158,6 +161,7 @@ def _compare_owner(
         ("passages", "passage, born, start, length, terms", expected.passages),
         ("postings", "term, passage, len", expected.postings),
         ("tags", "tag, born", expected_tags),
+        ("metadata", "name, value, born, in_list, text", expected_metadata),
     ):
         stored = sum(
             _hash(*row)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from reverie.dates import Time
@@ -23,6 +23,7 @@ from reverie.model import (
     Memory,
     Message,
     Mode,
+    NewMemory,
     Origin,
     PromptAdditions,
     Ranking,
@@ -32,6 +33,7 @@ from reverie.model import (
     SessionInfo,
     StoredMessage,
     Summary,
+    Where,
 )
 from reverie.prompt import additions, context, profile
 from reverie.protocols import Ids, Owner, Transaction
@@ -65,6 +67,7 @@ class RecallOptions(TypedDict, total=False):
     tags: Iterable[str] | None
     since: Time | None
     until: Time | None
+    where: Where | None
     as_of: Time | None
     ranking: Ranking | RankingName | None
     query_embedding: Sequence[float] | None
@@ -84,8 +87,9 @@ class RememberOptions(TypedDict, total=False):
     happened_at: Time | None
     expires_at: Time | None
     pinned: bool
+    metadata: Mapping[str, Any] | None
     key: str | None
-    force: bool
+    unless_known: bool
 
 
 class Session:
@@ -174,6 +178,12 @@ class Session:
     def remember(self, content: str, **options: Unpack[RememberOptions]) -> Memory:
         """Remember something that only this session recalls."""
         return self.space.remember(content, **options)
+
+    def remember_many(
+        self, items: Iterable[NewMemory | str], *, key: str | None = None
+    ) -> list[Memory]:
+        """Remember many things that only this session recalls; see ``Space.remember_many``."""
+        return self.space.remember_many(items, key=key)
 
     def hide(self, reason: str | None = None, *, key: str | None = None) -> None:
         """Remove the session from lists and every recall, until ``restore``."""

@@ -37,6 +37,7 @@ from reverie.model import (
     Memory,
     Message,
     Mode,
+    NewMemory,
     Order,
     Origin,
     Proposal,
@@ -44,6 +45,7 @@ from reverie.model import (
     RankingName,
     SessionInfo,
     Version,
+    Where,
 )
 from reverie.prompt import profile
 from reverie.protocols import Owner, Transaction
@@ -57,7 +59,8 @@ from reverie.transfer import import_
 from reverie.write import documents, memories, proposals, validate
 from reverie.write.owners import visible_owners
 from reverie.write.runtime import Runtime
-from reverie.write.validate import request_hash
+from reverie.write.validate import Draft, request_hash
+from reverie.write.where import parse_where
 from reverie.write.writer import Author, Writer, WriteStamp, open_writer
 
 MAX_HITS = 1_000
@@ -117,6 +120,23 @@ class Space:
         """Open a write transaction of this handle. For packages of Reverie itself."""
         return open_writer(self._runtime, self._author)
 
+    def build_draft(self, content: str, **given: Any) -> Draft:
+        """Check and prepare a memory of this handle. For packages of Reverie itself."""
+        session = self._author.scope.session
+        given = {"kind": "fact", "category": "general", **given, "session": session}
+        return validate.build_draft(self._runtime, content, **given)
+
+    def remember_separately(self, content: str, *, key: str | None, **given: Any) -> Memory:
+        """Remember a text as a memory of its own, even if another has the same text.
+
+        For packages of Reverie itself: each file of a vault is a memory.
+        """
+        validate.check_key(key)
+        draft = self.build_draft(content, **given)
+        stamp = self._stamp(key, "remember", *_request_of(draft), origin=draft.origin)
+        with self.writer() as w:
+            return memories.add(w, draft, stamp)
+
     def run_query(
         self,
         query: Query,
@@ -169,17 +189,19 @@ class Space:
         happened_at: Time | None = None,
         expires_at: Time | None = None,
         pinned: bool = False,
+        metadata: Mapping[str, Any] | None = None,
         key: str | None = None,
-        force: bool = False,
+        unless_known: bool = False,
     ) -> Memory:
         """Remember one thing. Returns once it is on disk.
 
-        Raises SubjectExists when the same category and subject is remembered already, unless
-        ``force``. The same ``key`` with the same arguments returns the first result.
+        What is returned has in ``related`` what else is known of its subject. The same text again
+        is the same memory, with a new version. With ``unless_known``, SubjectExists is raised when
+        a memory of this category and subject speaks of the same thing. The same ``key`` with the
+        same arguments returns the first result. ``metadata`` is any JSON object of up to 16 KiB.
         """
         validate.check_key(key)
-        draft = validate.build_draft(
-            self._runtime,
+        draft = self.build_draft(
             content,
             kind=kind,
             category=category,
@@ -190,12 +212,28 @@ class Space:
             happened_at=happened_at,
             expires_at=expires_at,
             pinned=pinned,
-            session=self._author.scope.session,
+            metadata=metadata,
         )
-        asked = (draft.text.content, *(getattr(draft, name) for name in _DRAFT_FIELDS))
-        stamp = self._stamp(key, "remember", *asked, origin=draft.origin)
+        stamp = self._stamp(key, "remember", *_request_of(draft), origin=draft.origin)
         with self.writer() as w:
-            return memories.remember(w, draft, stamp, force)
+            return memories.remember(w, draft, stamp, unless_known=unless_known)
+
+    def remember_many(
+        self, items: Iterable[NewMemory | str], *, key: str | None = None
+    ) -> list[Memory]:
+        """Remember many things in one transaction, all of them or none: one memory for each item.
+
+        An item is a content, or a mapping with a ``content`` and the other arguments of
+        ``remember``; there are at most 1,000.
+        """
+        validate.check_key(key)
+        session = self._author.scope.session
+        drafts = validate.build_drafts(self._runtime, items, session=session)
+        stamp = self._stamp(key, "remember_many", *map(_request_of, drafts))
+        if not drafts:
+            return []
+        with self.writer() as w:
+            return memories.remember_many(w, drafts, stamp)
 
     def remember_file(self, path: str | Path, *, category: str = "document") -> Memory:
         """Remember a text document as a note. Unchanged content is not processed again."""
@@ -210,13 +248,23 @@ class Space:
         subject: str | None | EllipsisType = ...,
         tags: Iterable[str] | EllipsisType = ...,
         pinned: bool | EllipsisType = ...,
+        metadata: Mapping[str, Any] | None | EllipsisType = ...,
         expected_version: int | None = None,
         reason: str | None = None,
         key: str | None = None,
     ) -> Memory:
-        """Write a new version of a memory. What is not given stays as it is."""
+        """Write a new version of a memory. What is not given stays as it is.
+
+        ``metadata`` replaces the whole object; None removes it.
+        """
         validate.check_key(key)
-        given = {"category": category, "subject": subject, "tags": tags, "pinned": pinned}
+        given = {
+            "category": category,
+            "subject": subject,
+            "tags": tags,
+            "pinned": pinned,
+            "metadata": metadata,
+        }
         made = memories.prepare_revision(self._runtime, content, given, lambda: self.get(id))
         stamp = self._stamp(key, "revise", id, made.changes, reason=reason)
         alter = made.alter(self._author.trust, expected_version)
@@ -283,6 +331,7 @@ class Space:
         tags: Iterable[str] | None = None,
         since: Time | None = None,
         until: Time | None = None,
+        where: Where | None = None,
         as_of: Time | None = None,
         ranking: Ranking | RankingName | None = None,
         query_embedding: Sequence[float] | None = None,
@@ -292,9 +341,10 @@ class Space:
         """Return what is most worth knowing for a query, best first.
 
         ``ranking`` is a Ranking or one of the names in ``RANKINGS``, by default the handle's.
-        ``since`` and ``until`` (exclusive) limit when something happened. ``as_of`` is a position
-        of the log (an int) or a time: the recall finds what it would have found then. With
-        ``note=False`` the recall is not logged.
+        ``since`` and ``until`` (exclusive) limit when something happened; ``where`` are conditions
+        on metadata, tags and other fields. ``as_of`` is a position of the log (an int) or a time:
+        the recall finds what it would have found then. With ``note=False`` the recall is not
+        logged.
         """
         if not isinstance(query, str):
             raise InvalidInput("query must be text")
@@ -306,6 +356,7 @@ class Space:
             tags=clean_tags(tags or ()),
             since=optional_ms(since, "since"),
             until=optional_ms(until, "until"),
+            condition=parse_where(where),
         )
         asked = Query(
             query,
@@ -339,6 +390,7 @@ class Space:
         subject: str | None = None,
         tags: Iterable[str] | None = None,
         kind: Kind | None = None,
+        where: Where | None = None,
         include_forgotten: bool = False,
         as_of: Time | None = None,
         limit: int | None = None,
@@ -347,12 +399,13 @@ class Space:
     ) -> list[Memory]:
         """List the memories of this scope, the newest first or by category.
 
-        ``after`` is the id of the last memory of the previous page.
+        ``where`` are conditions such as ``{"metadata.team": {"in": ["a", "b"]}}``. ``after`` is the
+        id of the last memory of the previous page.
         """
         if order not in ORDERS:
             raise InvalidInput(f"order must be one of {', '.join(ORDERS)}, not {order!r}")
         most = None if limit is None else validate.check_limit(limit, MAX_LISTED)
-        chosen = self._build_filter(category, subject, tags, kind, include_forgotten)
+        chosen = self._build_filter(category, subject, tags, kind, include_forgotten, where)
         with self._runtime.engine.read() as tx:
             # Only a page of the current memories, the newest first, can be cut in SQL.
             part = most if order == "newest" and as_of is None else None
@@ -377,11 +430,12 @@ class Space:
         subject: str | None = None,
         tags: Iterable[str] | None = None,
         kind: Kind | None = None,
+        where: Where | None = None,
         include_forgotten: bool = False,
         as_of: Time | None = None,
     ) -> int:
         """Count the memories that ``memories`` would list."""
-        chosen = self._build_filter(category, subject, tags, kind, include_forgotten)
+        chosen = self._build_filter(category, subject, tags, kind, include_forgotten, where)
         with self._runtime.engine.read() as tx:
             if as_of is not None:
                 return len(self._find_memories(tx, chosen, as_of))
@@ -563,6 +617,7 @@ class Space:
         tags: Iterable[str] | None,
         kind: str | None,
         include_forgotten: bool,
+        where: Where | None = None,
     ) -> Filter:
         key = None if subject is None else validate.subject_filter_key(subject)
         return Filter(
@@ -570,6 +625,7 @@ class Space:
             category=None if category is None else validate.check_category(category),
             subject_key=key,
             tags=clean_tags(tags or ()),
+            condition=parse_where(where),
             include_forgotten=include_forgotten,
             alive_at=None if include_forgotten else self._runtime.clock.now(),
         )
@@ -635,6 +691,13 @@ class Space:
         )
 
 
+def _request_of(draft: Draft) -> tuple[object, ...]:
+    """Return what tells the request of this draft from others with the same key."""
+    asked = (draft.text.content, *(getattr(draft, name) for name in _DRAFT_FIELDS))
+    later = ((name, getattr(draft, name)) for name in _LATER_DRAFT_FIELDS)
+    return (*asked, *((name, value) for name, value in later if value))
+
+
 _SORT_KEYS: Mapping[Order, Callable[[tuple[int, Memory]], Any]] = {
     "newest": lambda pair: -pair[0],
     "category": lambda pair: (pair[1].category, pair[1].created_at, pair[0]),
@@ -650,6 +713,9 @@ _DRAFT_FIELDS = (
     "expires_at",
     "pinned",
 )
+# Fields of later versions are part of a request only where they are set, so that a key that was
+# used before an upgrade is recognized after it.
+_LATER_DRAFT_FIELDS = ("metadata",)
 
 
 def _check_id(value: str) -> str:

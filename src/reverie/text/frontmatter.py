@@ -7,6 +7,7 @@ file that cannot be understood is ``broken`` and must be left as it is.
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -39,13 +40,17 @@ class InvalidFrontMatter(Exception):
 
 @dataclass(frozen=True)
 class KeyValue:
-    """A key, its value and their offsets; the value is None unless it is text or a list of it."""
+    """A key, its value and their offsets; the value is None unless it is text or a list of it.
+
+    ``object`` is set where the value is a mapping.
+    """
 
     key: str
     value: FieldValue | None
     line: int
     start: int
     end: int
+    object: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,11 @@ class FrontMatter:
     def fields(self) -> dict[str, FieldValue]:
         """The value of each key, by its last occurrence, where that could be read."""
         last = {pair.key: pair.value for pair in self.pairs}
+        return {key: value for key, value in last.items() if value is not None}
+
+    def objects(self) -> dict[str, dict[str, Any]]:
+        """The value of each key whose last occurrence is a mapping, as a JSON object."""
+        last = {pair.key: pair.object for pair in self.pairs}
         return {key: value for key, value in last.items() if value is not None}
 
     def unreadable_keys(self) -> tuple[str, ...]:
@@ -194,11 +204,12 @@ def _read_pair(front: FrontMatter, event: Any, events: Iterator[Any]) -> KeyValu
     scanned = _read_value(events)
     if scanned.marked or _has_anchor_or_tag(event):
         front.problems.append(f"{_quote_key(key)} has an anchor or a tag, which are not obeyed")
-    if scanned.value is None:
+    if scanned.value is None and (scanned.object is None or key != METADATA_KEY):
         front.problems.append(
             f"{_quote_key(key)} is neither text nor a list of texts: it is not read"
         )
-    return KeyValue(key, scanned.value, line, start, scanned.end - len(_DOCUMENT_START))
+    end = scanned.end - len(_DOCUMENT_START)
+    return KeyValue(key, scanned.value, line, start, end, scanned.object)
 
 
 @dataclass
@@ -206,14 +217,17 @@ class _ScannedValue:
     value: FieldValue | None
     end: int
     marked: bool
+    object: dict[str, Any] | None = None
 
 
 def _read_value(events: Iterator[Any]) -> _ScannedValue:
+    seen: list[Any] = []
     texts: list[str] = []
     kinds: list[type] = []
     flows: list[bool] = []
     end, marked, all_flow = 0, False, True
     for event in events:
+        seen.append(event)
         if isinstance(event, yaml.AliasEvent):
             raise InvalidFrontMatter("the front matter has an alias (*): write the value itself")
         if isinstance(event, yaml.CollectionStartEvent):
@@ -239,7 +253,46 @@ def _read_value(events: Iterator[Any]) -> _ScannedValue:
     if kinds == [yaml.SequenceStartEvent] * 2 and len(texts) == 1 and all_flow:
         # A link between notes that somebody wrote without quotes.
         return _ScannedValue(f"[[{texts[0]}]]", end, marked)
+    if kinds[0] is yaml.MappingStartEvent:
+        held = _to_json_value(iter(seen))
+        return _ScannedValue(None, end, marked, held if isinstance(held, dict) else None)
     return _ScannedValue(texts if kinds == [yaml.SequenceStartEvent] else None, end, marked)
+
+
+_JSON_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,300})(\.[0-9]{1,300})?([eE][+-]?[0-9]{1,3})?")
+_JSON_WORDS = {"null": None, "true": True, "false": False, "": None}
+
+
+def _to_json_value(events: Iterator[Any]) -> Any:
+    """Convert the events of one value as JSON would read it; any other plain text is text."""
+    event: Any = next(events)
+    if isinstance(event, yaml.ScalarEvent):
+        text = _text_of(event)
+        if event.style:
+            return text
+        if text in _JSON_WORDS:
+            return _JSON_WORDS[text]
+        number = _JSON_NUMBER.fullmatch(text)
+        if number is None:
+            return text
+        return float(text) if number[1] or number[2] else int(text)
+    if isinstance(event, yaml.SequenceStartEvent):
+        items = []
+        while (item := _to_json_value(events)) is not _END:
+            items.append(item)
+        return items
+    if isinstance(event, yaml.MappingStartEvent):
+        pairs = {}
+        while (key := _to_json_value(events)) is not _END:
+            value = _to_json_value(events)
+            # Keys that JSON does not have become text, so that they can be kept.
+            pairs[key if isinstance(key, str) else json.dumps(key)] = value
+        return pairs
+    return _END
+
+
+# Stands for the end of a list or mapping.
+_END = object()
 
 
 def _has_anchor_or_tag(event: Any) -> bool:
@@ -265,7 +318,7 @@ def _quote_key(key: str) -> str:
     return repr(one_line(key)[:_MAX_SHOWN])
 
 
-Value = str | int | bool | Sequence[str]
+Value = str | int | bool | Sequence[str] | Mapping[str, Any]
 
 # The keys that Reverie writes, in this order.
 KEYS = (
@@ -284,11 +337,14 @@ KEYS = (
     "source",
     "origin",
     "pinned",
+    "metadata",
     "happened_at",
     "expires_at",
     "forgotten_at",
     "trust",
 )
+# The key whose value is a mapping.
+METADATA_KEY = "metadata"
 MAX_BYTES = 65_536
 
 _BOM = b"\xef\xbb\xbf"
@@ -303,10 +359,12 @@ _YAML_KEYWORDS = re.compile(
     r"true|false|yes|no|on|off|[yntf]|null|nil|none|nan|inf|infinity|undefined", re.IGNORECASE
 )
 # Characters that YAML does not allow, line breaks of YAML 1.1, and invisible characters.
-_ESCAPED = re.compile(
-    r'["\\\x00-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f'
-    r"\ufeff\ufff9-\ufffb\ufffe\uffff\U000e0000-\U000e0fff]"
+_INVISIBLE_CHARS = (
+    r"\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f"
+    r"\ufeff\ufff9-\ufffb\ufffe\uffff\U000e0000-\U000e0fff"
 )
+_INVISIBLE = re.compile(f"[{_INVISIBLE_CHARS}]")
+_ESCAPED = re.compile(rf'["\\\x00-\x1f{_INVISIBLE_CHARS}]')
 _SHORT_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
@@ -319,6 +377,7 @@ class Document:
     problems: tuple[str, ...] = ()
     unreadable_keys: tuple[str, ...] = ()  # keys whose values are neither text nor a list of texts
     broken: bool = False
+    objects: Mapping[str, dict[str, Any]] = field(default_factory=dict)  # values that are mappings
 
     def text(self, key: str) -> str | None:
         """The value as text, also where it was written as a list."""
@@ -346,7 +405,13 @@ def load(raw: bytes) -> Document:
         content = _content(parts)
     except InvalidFrontMatter as reason:
         return Document({}, "", (str(reason),), broken=True)
-    return Document(front.fields(), content, tuple(front.problems), front.unreadable_keys())
+    return Document(
+        front.fields(),
+        content,
+        tuple(front.problems),
+        front.unreadable_keys(),
+        objects=front.objects(),
+    )
 
 
 def update(raw: bytes, fields: Mapping[str, Value | None], content: str | None = None) -> bytes:
@@ -382,14 +447,22 @@ def equal_ignoring_crlf(one: str, other: str) -> bool:
 def _check_rewritten(text: str, front: FrontMatter, fields: Mapping[str, Value | None]) -> None:
     """Refuse to write front matter that does not read back as intended."""
     intended = {key: value for key, value in front.fields().items() if key not in fields}
-    intended |= {key: _to_parsed(value) for key, value in fields.items() if value is not None}
+    objects = {key: value for key, value in fields.items() if isinstance(value, Mapping)}
+    intended |= {
+        key: _to_parsed(value)
+        for key, value in fields.items()
+        if value is not None and not isinstance(value, Mapping)
+    }
+    unreadable = {key for key in front.unreadable_keys() if key not in fields} | objects.keys()
     try:
         reread = parse(text)
     except InvalidFrontMatter as reason:
         raise VaultError(f"the file cannot be rewritten: make its keys plain, {reason}") from None
+    written = reread.objects()
     if (
         reread.fields() != intended
-        or set(reread.unreadable_keys()) != {*front.unreadable_keys()} - fields.keys()
+        or set(reread.unreadable_keys()) != unreadable
+        or any(written.get(key) != value for key, value in objects.items())
     ):
         raise VaultError("the file cannot be rewritten: write each key plainly on its own line")
 
@@ -428,10 +501,14 @@ def _value(value: Value, key: str) -> str:
         return _scalar(require_utf8(value, key))
     if isinstance(value, int):
         return str(value).lower()
+    if isinstance(value, Mapping):
+        # JSON is YAML as well, but for the characters that YAML does not allow.
+        text = require_utf8(json.dumps(value, ensure_ascii=False, allow_nan=False), key)
+        return _INVISIBLE.sub(_escape, text)
     return f"[{', '.join(_scalar(require_utf8(item, key)) for item in value)}]"
 
 
-def _to_parsed(value: Value) -> FieldValue:
+def _to_parsed(value: str | int | bool | Sequence[str]) -> FieldValue:
     """The value that is parsed when this one was written."""
     if isinstance(value, str):
         return value

@@ -267,6 +267,7 @@ class _Object(_RecordModel):
     source: str | None = None
     pinned: bool = False
     created_at: Time = None
+    metadata: dict[str, Any] = {}
 
     def records(self) -> Iterator[Record]:
         yield self.model_dump(exclude_defaults=True)
@@ -291,9 +292,11 @@ class _Mem0(_RecordModel):
         if not isinstance(category, str) or not category.strip():
             category = self.categories[0] if self.categories else None
         for name in ("user_id", "agent_id", "run_id"):
-            metadata.setdefault(name, getattr(self, name))
-        tags += [f"{name}:{value}" for name, value in metadata.items() if _is_short(value)]
+            if (value := getattr(self, name)) is not None:
+                metadata.setdefault(name, value)
         record: Record = {"content": self.memory, "source": "mem0"}
+        if metadata:
+            record["metadata"] = metadata
         if isinstance(source, str) and source.strip():
             record["source"] = source
         if category:
@@ -329,10 +332,6 @@ class _Relation(_RecordModel):
     def records(self) -> Iterator[Record]:
         content = f"{self.start} {self.relation_type} {self.to}"
         yield {"content": content, "subject": self.start, "category": "relation"}
-
-
-def _is_short(value: Any) -> bool:
-    return isinstance(value, str | int | float) and str(value) != ""
 
 
 def _is_tag(value: Any) -> bool:

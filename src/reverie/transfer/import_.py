@@ -20,6 +20,7 @@ from reverie.engine.log import LogEntry
 from reverie.errors import InvalidInput, ReverieError
 from reverie.model import KINDS, ImportReport, Origin
 from reverie.protocols import Owner, Transaction
+from reverie.text.metadata import check_metadata
 from reverie.text.tags import clean_tags, concept_tags, require_tag_limits
 from reverie.transfer.export import Record, UnreadableRecord
 from reverie.write import proposals, session_projection, validate
@@ -31,7 +32,7 @@ from reverie.write.writer import Author, PendingMemory, Writer, WriteStamp, open
 
 # The number of records written in one transaction.
 BATCH = 1_000
-_TEXT_FIELDS = ("content", "category", "subject", "tags", "source")
+_TEXT_FIELDS = ("content", "category", "subject", "tags", "source", "metadata")
 
 
 _MAX_CHARS = {
@@ -128,6 +129,8 @@ def _check_sizes(record: Record) -> None:
                 require_tag_limits(held[name])
         if isinstance(held.get("message"), Mapping):
             measure_message(held["message"])
+        if isinstance(held.get("metadata"), Mapping):
+            check_metadata(held["metadata"])
 
 
 def redact_record(runtime: Runtime, record: Record) -> Record:
@@ -163,6 +166,7 @@ def _parse_plain(runtime: Runtime, record: Record) -> _PlainRecord:
         ),
         "created_at": None if created is None else to_ms(created, "created_at"),
         "pinned": bool(record.get("pinned", False)),
+        "metadata": check_metadata(record.get("metadata")),
     }
     return _PlainRecord(content, fields, _record_uuid(content, fields))
 

@@ -19,6 +19,7 @@ from reverie.engine.log import LogEntry
 from reverie.errors import InvalidInput
 from reverie.model import Kind, Origin, Trust
 from reverie.text.json_values import to_json_object
+from reverie.text.metadata import check_metadata
 from reverie.text.normalize import (
     category_slug,
     one_line,
@@ -53,6 +54,7 @@ class MemoryBody(BaseModel):
     forgotten_at: Time | None
     expires_at: Time | None
     document: str | None = None
+    metadata: dict[str, Any] = {}
 
     @field_validator("content")
     @classmethod
@@ -79,6 +81,11 @@ class MemoryBody(BaseModel):
         if list(clean_tags(value)) != value:
             raise ValueError("tags are not clean")
         return value
+
+    @field_validator("metadata")
+    @classmethod
+    def _metadata(cls, value: dict[str, Any]) -> dict[str, Any]:
+        return check_metadata(value)
 
 
 class _EntryFields(BaseModel):

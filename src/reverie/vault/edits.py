@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TypedDict, cast
+from collections.abc import Mapping
+from typing import Any, TypedDict, cast
 
+from reverie.errors import InvalidInput
 from reverie.model import TRUSTS, Memory, Trust
 from reverie.text import frontmatter
-from reverie.text.frontmatter import Document
+from reverie.text.frontmatter import METADATA_KEY, Document
+from reverie.text.metadata import check_metadata
 from reverie.text.normalize import category_slug, one_line
 from reverie.text.tags import MAX_TAGS, clean_tags, inline_tags
 from reverie.vault import render
@@ -19,6 +22,7 @@ class FileLabels(TypedDict):
     subject: str | None
     tags: list[str]
     pinned: bool
+    metadata: Mapping[str, Any]
 
 
 def parse_labels(document: Document, current: Memory | None = None) -> FileLabels:
@@ -31,12 +35,25 @@ def parse_labels(document: Document, current: Memory | None = None) -> FileLabel
         "subject": render.parse_subject(document.text("subject") or "") or None,
         "tags": document.items("tags"),
         "pinned": (document.text("pinned") or "").lower() in {"true", "yes", "on", "1"},
+        "metadata": _parse_metadata(document, {} if current is None else current.metadata),
     }
     if current is not None:
         known = memory_labels(current)
-        unread = {key: known[key] for key in known if key in document.unreadable_keys}  # type: ignore[literal-required]
+        unreadable = set(document.unreadable_keys) - {METADATA_KEY}
+        unread = {key: known[key] for key in known if key in unreadable}  # type: ignore[literal-required]
         return cast(FileLabels, {**found, **unread})
     return found
+
+
+def _parse_metadata(document: Document, known: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Read the metadata of a file; what is no metadata, but a person's own key, changes nothing."""
+    if METADATA_KEY not in document.objects:
+        named = METADATA_KEY in document.fields or METADATA_KEY in document.unreadable_keys
+        return known if named else {}
+    try:
+        return check_metadata(document.objects[METADATA_KEY])
+    except InvalidInput:
+        return known
 
 
 def parse_trust(document: Document) -> Trust:
@@ -54,6 +71,7 @@ def memory_labels(memory: Memory) -> FileLabels:
         "subject": memory.subject,
         "tags": list(memory.tags),
         "pinned": memory.pinned,
+        "metadata": memory.metadata,
     }
 
 
@@ -65,6 +83,7 @@ def matches_version(state: Memory, document: Document, wanted: FileLabels) -> bo
         and (one_line(wanted["subject"] or "") or None) == _plain_subject(state)
         and clean_tags(wanted["tags"]) == state.tags
         and wanted["pinned"] == state.pinned
+        and wanted["metadata"] == state.metadata
     )
 
 
@@ -86,5 +105,5 @@ def _plain_subject(state: Memory) -> str | None:
 
 def same_state(one: Memory, other: Memory) -> bool:
     """Whether two versions have the same content and labels."""
-    fields = ("content", "category", "subject", "tags", "pinned")
+    fields = ("content", "category", "subject", "tags", "pinned", "metadata")
     return all(getattr(one, name) == getattr(other, name) for name in fields)

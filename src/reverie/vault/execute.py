@@ -127,12 +127,11 @@ class Executor:
         longer = len(document.content) > self._store.settings.fact_chars
         kind = kind if kind in KINDS and not (kind == "fact" and longer) else None
         handle = self._space(place.scope, place.session, edits.parse_trust(document))
-        memory = handle.remember(
+        memory = handle.remember_separately(
             document.content,
             kind=kind or ("note" if longer else "fact"),
             # The stamp makes the key differ when the same file is written again later.
             key=f"vault:{disk.digest(repr((file.path, file.stamp, file.raw)).encode())}",
-            force=True,
             source=document.text("source") or None,
             happened_at=document.text("happened_at") or None,
             expires_at=document.text("expires_at") or None,

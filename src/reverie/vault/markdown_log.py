@@ -127,6 +127,7 @@ def _body(seen: MarkdownFile, document: Document) -> Record:
         "source": document.text("source") or None,
         "trust": edits.parse_trust(document),
         "pinned": asked["pinned"],
+        **({"metadata": asked["metadata"]} if asked["metadata"] else {}),
     }
 
 

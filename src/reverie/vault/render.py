@@ -13,7 +13,7 @@ from reverie.model import Event, Memory, Scope, Summary
 from reverie.text import frontmatter
 from reverie.text.normalize import one_line
 
-Fields = dict[str, str | int | bool | Sequence[str]]
+Fields = dict[str, frontmatter.Value]
 LINE_CHARS = 100
 # Characters that mean something in a link between notes.
 _NO_LINK = re.compile(r"[\[\]|#^]")
@@ -67,6 +67,7 @@ def memory_fields(memory: Memory, origin: str | None = None) -> Fields:
         "source": memory.source,
         "origin": origin,
         "pinned": memory.pinned or None,
+        "metadata": memory.metadata or None,
         "happened_at": None if memory.happened_at is None else format_time(memory.happened_at),
         "expires_at": None if memory.expires_at is None else format_time(memory.expires_at),
         "forgotten_at": None if memory.forgotten_at is None else format_time(memory.forgotten_at),
@@ -77,8 +78,8 @@ def memory_fields(memory: Memory, origin: str | None = None) -> Fields:
 
 OURS = (
     "id", "role", "conversation_id", "created_at", "version", "kind", "category", "subject",
-    "aliases", "tags", "source", "origin", "pinned", "happened_at", "expires_at", "forgotten_at",
-    "trust",
+    "aliases", "tags", "source", "origin", "pinned", "metadata", "happened_at", "expires_at",
+    "forgotten_at", "trust",
 )  # fmt: skip
 
 
@@ -99,13 +100,16 @@ def memory_file(
     own = [each for each in document.items("aliases") if each not in subjects]
     if own:
         fields["aliases"] = [*([memory.subject] if memory.subject else []), *own]
-    written = {
-        key: fields.get(key)
-        for key in OURS
-        # What a person wrote there cannot be read, and stays.
-        if key != "aliases" or key not in document.unreadable_keys
-    }
+    written = {key: fields.get(key) for key in OURS if not _is_own(key, document)}
     return frontmatter.update(before, written, memory.content)
+
+
+def _is_own(key: str, document: frontmatter.Document) -> bool:
+    """Whether a person wrote something under one of our keys that cannot be read: it stays."""
+    if key == frontmatter.METADATA_KEY:
+        named = key in document.fields or key in document.unreadable_keys
+        return named and key not in document.objects
+    return key == "aliases" and key in document.unreadable_keys
 
 
 def conflict_file(memory: Memory) -> bytes:

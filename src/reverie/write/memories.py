@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -20,27 +20,178 @@ from reverie.errors import (
 )
 from reverie.model import TRUSTS, ErasureReport, Memory, Op, Origin, Trust
 from reverie.protocols import Clock, Owner, Transaction
+from reverie.text.analyzer import analyse
 from reverie.text.normalize import require_name, subject_key
+from reverie.text.tags import MAX_TAGS
 from reverie.write import proposals, validate
 from reverie.write.runtime import Runtime
 from reverie.write.validate import Draft, PreparedText
-from reverie.write.writer import Author, StateChange, Writer, WriteStamp, finish_scrub, open_writer
+from reverie.write.writer import (
+    Author,
+    PendingMemory,
+    StateChange,
+    Writer,
+    WriteStamp,
+    finish_scrub,
+    open_writer,
+)
 
 # How many memories of a source are read at once.
 CHUNK = 500
 
 
-def remember(w: Writer, draft: Draft, stamp: WriteStamp, force: bool) -> Memory:
-    """Add a memory. Unless ``force``, raise SubjectExists if its subject is known already."""
+# How many other memories of its subject ``remember`` returns with a memory.
+MAX_RELATED = 10
+# The share of the words of the shorter text that both have when two texts speak of the same thing.
+MIN_SHARED_WORDS = 0.5
+REPEATED_REASON = "the same text was remembered again"
+
+
+def remember(w: Writer, draft: Draft, stamp: WriteStamp, *, unless_known: bool = False) -> Memory:
+    """Add a memory, or touch the one that has the same text, and find what is related to it.
+
+    ``unless_known``: raise SubjectExists if a memory of the same category and subject speaks of the
+    same thing.
+    """
     done = w.repeated(stamp)
     if done is not None:
-        return _repeated_memory(w, done)
+        return _with_related(w, _repeated_memory(w, done))
+    same = _find_same(w, draft)
+    if same is not None:
+        return _with_related(w, _touch(w, same, draft, stamp))
+    if unless_known:
+        _require_new_statement(w, draft)
+    return _with_related(w, w.add_memory(draft, stamp))
+
+
+def add(w: Writer, draft: Draft, stamp: WriteStamp) -> Memory:
+    """Add a memory, even if another one has the same text."""
+    done = w.repeated(stamp)
+    return w.add_memory(draft, stamp) if done is None else _repeated_memory(w, done)
+
+
+def remember_many(w: Writer, drafts: Sequence[Draft], stamp: WriteStamp) -> list[Memory]:
+    """Remember each draft as ``remember`` does, in order; one memory for each is returned."""
+    done = w.repeated(stamp)
+    if done is not None:
+        states = _repeated_batch(w, done, len(drafts))
+        return [_with_related(w, state) for state in states]
+    # The first entry has the key; the request, which all have, tells which belong to it.
+    keys = iter([stamp.key])
+    states, waiting = list[Memory](), list[PendingMemory]()
+    taken, texts = set[str](), set[str]()
+    for draft in drafts:
+        own = stamp._replace(key=next(keys, None), origin=draft.origin)
+        if draft.text.content in texts:
+            # It may be the same memory as one that is to be added.
+            states += w.add_memories(waiting)
+            waiting, texts = [], set()
+        same = _find_same(w, draft)
+        if same is None:
+            waiting.append(PendingMemory(w.new_memory_id(taken), draft, own))
+            taken.add(waiting[-1].memory)
+            texts.add(draft.text.content)
+        else:
+            states += w.add_memories(waiting)
+            waiting, texts = [], set()
+            states.append(_touch(w, same, draft, own))
+    states += w.add_memories(waiting)
+    return [_with_related(w, state) for state in states]
+
+
+def _repeated_batch(w: Writer, done: LogEntry, size: int) -> list[Memory]:
+    """Return what the first request with a key returned; an eviction may be between its entries."""
+    states = []
+    for entry in log.all_entries(w.tx, w.owner, after=done.position - 1):
+        if entry.request == done.request and entry.body is not None:
+            states.append(entry.state(w.user))
+        if len(states) == size:
+            return states
+    raise NotFound("a memory that was remembered with this key was erased since")
+
+
+def _find_same(w: Writer, draft: Draft) -> MemoryRow | None:
+    """Find the memory that says the same as a draft, about the same, of the same time."""
+    about = (draft.kind, draft.category, subject_key(draft.subject), draft.session)
+    for place in index.find_by_content(w.tx, w.owner, draft.text.content, w.now()):
+        if (place.kind, place.category, place.subject_key, place.session) != about:
+            continue
+        old = w.read_memory(place)
+        same = (old.content, old.happened_at) == (draft.text.content, draft.happened_at)
+        # Another value under a key tells two things apart, another key does not.
+        if same and all(old.metadata.get(k, v) == v for k, v in draft.metadata.items()):
+            return place
+    return None
+
+
+def _touch(w: Writer, place: MemoryRow, draft: Draft, stamp: WriteStamp) -> Memory:
+    """Write a version of a memory that was remembered again, with what the draft adds to it.
+
+    The text is vouched for by the more trusted of both authors; a less trusted one adds nothing.
+    """
+    trust = w.author.trust
+
+    def altered(old: Memory, at: int) -> Memory:
+        if less_trusted(old.trust, trust) == trust != old.trust:
+            return replace(old, updated_at=at)
+        ends = (old.expires_at, draft.expires_at)
+        return replace(
+            old,
+            tags=tuple(dict.fromkeys((*old.tags, *draft.tags)))[:MAX_TAGS],
+            metadata={**old.metadata, **draft.metadata},
+            pinned=old.pinned or draft.pinned,
+            expires_at=None if None in ends else max(filter(None, ends)),
+            trust=trust,
+            updated_at=at,
+        )
+
+    before = w.read_memory(place).expires_at
+    reason = stamp.reason or REPEATED_REASON
+    memory = w.change_memory(place, "revise", stamp._replace(reason=reason), altered)
+    if memory.expires_at != before:
+        w.queue_expiry(memory)
+    return memory
+
+
+def _require_new_statement(w: Writer, draft: Draft) -> None:
+    """Raise SubjectExists if a memory of the same category and subject speaks of the same."""
     key = subject_key(draft.subject)
-    if key is not None and not force:
-        existing = index.find_subject(w.tx, w.owner, draft.category, key, w.now(), draft.session)
-        if existing is not None:
-            raise SubjectExists(w.read_memory(existing))
-    return w.add_memory(draft, stamp)
+    if draft.subject is None or key is None:
+        return
+    places = index.find_by_subject(
+        w.tx, w.owner, key, w.now(), draft.session, limit=validate.MAX_ITEMS
+    )
+    for place in places:
+        if (place.category, place.session) == (draft.category, draft.session):
+            old = w.read_memory(place)
+            if speak_of_same_thing(draft.text.content, old.content, draft.subject):
+                raise SubjectExists(old)
+
+
+def speak_of_same_thing(one: str, other: str, subject: str) -> bool:
+    """Whether two texts about one subject share half of their words besides its name."""
+    name = analyse(subject).counts.keys()
+    words = [analyse(text).counts.keys() - name for text in (one, other)]
+    fewest = min(map(len, words))
+    return len(words[0] & words[1]) >= MIN_SHARED_WORDS * fewest
+
+
+def _with_related(w: Writer, memory: Memory) -> Memory:
+    """Return a memory with what else the author can see of its subject, the newest first."""
+    key = subject_key(memory.subject)
+    if key is None:
+        return memory
+    related = []
+    shared = Owner(w.owner.space, log.SHARED_OWNER)
+    for owner, user in {w.owner: w.user, shared: None}.items():
+        places = index.find_by_subject(
+            w.tx, owner, key, w.now(), memory.session, limit=MAX_RELATED + 1
+        )
+        entries = index_check.read_current_entries(w.tx, owner, places)
+        related += [(place.first_position, entry.state(user)) for place, entry in entries]
+    related.sort(key=lambda pair: -pair[0])
+    others = [state for _, state in related if state.id != memory.id]
+    return replace(memory, related=tuple(others[:MAX_RELATED]))
 
 
 def change(
@@ -127,8 +278,12 @@ def prepare_revision(
         changes["tags"] = validate.redact_tags(runtime, given["tags"])
     if given["pinned"] is not ...:
         changes["pinned"] = bool(given["pinned"])
+    if given["metadata"] is not ...:
+        changes["metadata"] = validate.redact_metadata(runtime, given["metadata"])
     if content is None and not changes:
-        raise InvalidInput("nothing to revise: give a content, category, subject, tags or pinned")
+        raise InvalidInput(
+            "nothing to revise: give a content, category, subject, tags, pinned or metadata"
+        )
     if content is None:
         return Revision(changes, None)
     old = current()

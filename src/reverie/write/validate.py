@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +21,11 @@ from reverie.model import (
     HitKind,
     Kind,
     Memory,
+    NewMemory,
     Origin,
     Ranking,
 )
+from reverie.text.metadata import check_metadata
 from reverie.text.normalize import (
     category_slug,
     one_line,
@@ -45,6 +47,8 @@ MAX_SUBJECT_CHARS = 200
 MAX_CATEGORY_CHARS = 200
 MAX_SOURCE_CHARS = 1_000
 MAX_REASON_CHARS = 2_000
+# Memories that are remembered in one transaction, during which nobody else writes.
+MAX_ITEMS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,7 @@ class Draft:
     session: str | None = None
     document: str | None = None
     created_at: int | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
 def prepare_text(runtime: Runtime, content: str, labels: Labels) -> PreparedText:
@@ -255,6 +260,11 @@ def redact_tags(runtime: Runtime, tags: Iterable[str]) -> tuple[str, ...]:
     )
 
 
+def redact_metadata(runtime: Runtime, metadata: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Check a metadata and redact its texts; what a redaction made longer is checked again."""
+    return check_metadata(runtime.redaction.each(check_metadata(metadata), "metadata"))
+
+
 def check_reason(runtime: Runtime, reason: str | None) -> str | None:
     """Redact and check the reason of a change."""
     kept = runtime.redaction.text(reason, "reason", MAX_REASON_CHARS)
@@ -276,7 +286,56 @@ def check_origin(origin: Origin | Sequence[Any] | None) -> Origin | None:
     return Origin(require_name(origin[0], "the session of origin", 200), origin[1])
 
 
-def build_draft(
+def build_draft(runtime: Runtime, content: str, **given: Any) -> Draft:
+    """Check, redact, split and embed all that a new memory consists of; see ``check_draft``."""
+    checked, fields = check_draft(runtime, content, **given)
+    return Draft(text=prepare_text(runtime, checked, _labels_of(fields)), **fields)
+
+
+def build_drafts(
+    runtime: Runtime, items: Iterable[NewMemory | str], *, session: str | None
+) -> list[Draft]:
+    """Build the drafts of many memories with one call to the embedder."""
+    if isinstance(items, str | Mapping):
+        raise InvalidInput("items must be a list of memories: wrap it in a list")
+    contents, fields = [], []
+    for number, item in enumerate(items, 1):
+        if number > MAX_ITEMS:
+            raise InvalidInput(
+                f"at most {MAX_ITEMS} memories can be remembered at once: split them"
+            )
+        content, checked = _check_item(runtime, item, number, session)
+        contents.append(content)
+        fields.append(checked)
+    texts = prepare_texts(
+        runtime, [(content, _labels_of(each)) for content, each in zip(contents, fields, strict=True)]
+    )
+    return [Draft(text=text, **each) for text, each in zip(texts, fields, strict=True)]
+
+
+def _labels_of(fields: Mapping[str, Any]) -> Labels:
+    return Labels(fields["subject"], fields["category"], fields["tags"])
+
+
+def _check_item(
+    runtime: Runtime, item: NewMemory | str, number: int, session: str | None
+) -> tuple[str, dict[str, Any]]:
+    given: dict[str, Any] = {"content": item} if isinstance(item, str) else {}
+    if isinstance(item, Mapping):
+        given = dict(item)
+    if "content" not in given:
+        raise InvalidInput(f"item {number}: it must be a text or an object with a content")
+    unknown = given.keys() - NewMemory.__annotations__.keys()
+    if unknown:
+        raise InvalidInput(f"item {number}: unknown field {min(map(repr, unknown))[:60]}")
+    defaults = {"kind": "fact", "category": "general"}
+    try:
+        return check_draft(runtime, **(defaults | given), session=session)
+    except InvalidInput as error:
+        raise InvalidInput(f"item {number}: {error}") from error
+
+
+def check_draft(
     runtime: Runtime,
     content: str,
     *,
@@ -289,9 +348,10 @@ def build_draft(
     happened_at: Time | None = None,
     expires_at: Time | None = None,
     pinned: bool = False,
+    metadata: Mapping[str, Any] | None = None,
     session: str | None = None,
-) -> Draft:
-    """Check, redact, split and embed all that a new memory consists of."""
+) -> tuple[str, dict[str, Any]]:
+    """Check and redact what a new memory consists of; return its content and its fields."""
     checked = check_kind(kind)
     content = redact_content(runtime, content, checked)
     fields: dict[str, Any] = {
@@ -304,10 +364,10 @@ def build_draft(
         "happened_at": optional_ms(happened_at, "happened_at"),
         "expires_at": optional_ms(expires_at, "expires_at"),
         "pinned": bool(pinned),
+        "metadata": redact_metadata(runtime, metadata),
         "session": session,
     }
-    labels = Labels(fields["subject"], fields["category"], fields["tags"])
-    return Draft(text=prepare_text(runtime, content, labels), **fields)
+    return content, fields
 
 
 def check_key(key: str | None) -> str | None:
@@ -346,5 +406,7 @@ def memory_body(state: Memory, **more: Any) -> dict[str, Any]:
         "happened_at": state.happened_at,
         "forgotten_at": state.forgotten_at,
         "expires_at": state.expires_at,
+        # Fields of later versions only where they are set: an earlier Reverie can import the rest.
+        **({"metadata": state.metadata} if state.metadata else {}),
         **more,
     }

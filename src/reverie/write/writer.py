@@ -8,7 +8,7 @@ leaves either all of them or none.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -225,7 +225,15 @@ class Writer:
 
     def add_memory(self, draft: Draft, stamp: WriteStamp) -> Memory:
         """Append version 1 of a new memory and index it."""
-        return self.add_memories([PendingMemory(self._new_memory_id(), draft, stamp)])[0]
+        return self.add_memories([PendingMemory(self.new_memory_id(), draft, stamp)])[0]
+
+    def new_memory_id(self, taken: Collection[str] = ()) -> str:
+        """Return an id that no memory of the space has or had, and that is not in ``taken``."""
+        for _ in range(100):
+            candidate = self.runtime.ids.memory()
+            if candidate not in taken and not log.id_taken(self.tx, self.owner, candidate):
+                return candidate
+        raise StoreError("the id source gave a hundred ids that are all taken: use another one")
 
     def add_memories(self, news: Sequence[PendingMemory]) -> list[Memory]:
         """Append version 1 of many memories, in order. Their ids are free, no two are equal."""
@@ -284,7 +292,7 @@ class Writer:
         self.append(self._version_entry(stamp, op, new, (position, recorded_at), hash_))
         unchanged = text is None and index.Labels.of(old) == index.Labels.of(new)
         if unchanged and (old.forgotten_at is None) == (new.forgotten_at is None):
-            index.update_metadata(tx, owner, place, position, old, new)
+            index.update_row(tx, owner, place, position, old, new)
             return new
         index.remove_memory(tx, owner, place, old)
         self.index_memory(place.first_position, position, new, text, document)
@@ -378,13 +386,6 @@ class Writer:
 
     # -- parts --------------------------------------------------------------------------------
 
-    def _new_memory_id(self) -> str:
-        for _ in range(100):
-            candidate = self.runtime.ids.memory()
-            if not log.id_taken(self.tx, self.owner, candidate):
-                return candidate
-        raise StoreError("the id source gave a hundred ids that are all taken: use another one")
-
     def _first_state(self, new: PendingMemory, recorded_at: int) -> Memory:
         draft = new.draft
         created_at = recorded_at if draft.created_at is None else draft.created_at
@@ -407,6 +408,7 @@ class Writer:
             happened_at=draft.happened_at,
             forgotten_at=None,
             expires_at=draft.expires_at,
+            metadata=draft.metadata,
         )
 
     def _version_entry(

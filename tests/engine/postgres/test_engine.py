@@ -26,7 +26,7 @@ from reverie import (
     StoreError,
     StoreReadOnly,
 )
-from reverie.engine import schema
+from reverie.engine import schema, seals
 from reverie.engine.postgres import row_security
 from reverie.engine.postgres import schema as postgres_schema
 from reverie.engine.postgres import vectors as postgres_vectors
@@ -347,6 +347,8 @@ def make_older(connection: psycopg.Connection[Any], number: int) -> None:
         """"forgotten_at": null, "expires_at": null, "trust": "person"}')""",
     ):
         connection.execute(statement.encode())
+    if number >= schema.SEAL_STEP:
+        seals.seal_store(postgres_schema._Statements(connection), seals.log_progress("the log"))
     row_security.enable_policies(connection, postgres_schema.SCHEMA_NAME)
 
 

@@ -31,7 +31,7 @@ WORDS = [f"word{number}" for number in range(400)]
 # Spaces as large as the first, and those that have hardly anything.
 LARGE, SMALL = 30, 3_000
 # What has many rows in one space; the others are many by there being many spaces.
-BIG = ("log", "memories", "passages", "postings", "events", "tags", "vectors")
+BIG = ("log", "memories", "passages", "postings", "events", "tags", "metadata", "vectors")
 VECTORS = Table("vectors", ("space", "owner", "generation", "passage"), ("embedding",))
 Plan = dict[str, Any]
 
@@ -94,7 +94,11 @@ def load(address: str, document: Path) -> None:
     with open_store(address) as store:
         for handle in (store.space("space 1"), store.space("space 1", user="a")):
             handle.import_records(
-                {"content": " ".join(chance.choices(WORDS, k=8)), "tags": [f"tag{n % 30}"]}
+                {
+                    "content": " ".join(chance.choices(WORDS, k=8)),
+                    "tags": [f"tag{n % 30}"],
+                    "metadata": {"team": f"team{n % 30}", "number": n},
+                }
                 for n in range(300)
             )
             write_some(handle)
@@ -190,6 +194,11 @@ CALLS: dict[str, Callable[[Space], object]] = {
     "recall by word": lambda s: s.recall("word4 word5", mode="keyword"),
     "recall by vector": lambda s: s.recall("word6 word7", mode="vector"),
     "recall with a filter": lambda s: s.recall("word8", tags=["tag3"], kinds=["fact"]),
+    "recall by metadata": lambda s: s.recall("word8", where={"metadata.team": "team3"}),
+    "memories of a metadata": lambda s: s.memories(where={"metadata.team": "team3"}),
+    "memories of a range": lambda s: s.count(where={"metadata.number": {"gte": 3, "lt": 9}}),
+    "memories without a tag": lambda s: s.count(where={"NOT": {"tags": "tag3"}}),
+    "remember many": lambda s: s.remember_many(["word16", {"content": "w", "metadata": {"a": 1}}]),
     "recall since": lambda s: s.recall("word9", since=1, until=1 << 42),
     "recall in a session": lambda s: session_of(s).recall("word10 word11"),
     "remember": lambda s: s.remember("word12 something", key="k", subject="s", tags=["tag1"]),

@@ -70,6 +70,7 @@ def write_some(handle: Space, who: Who, folder: Path) -> None:
             f"zebra {number} {word}",
             subject=f"{word} {number}",
             tags=[word, "common"],
+            metadata={"word": word, "number": number},
             key=str(number),
         )
     handle.forget(handle.remember(f"gone {word}", expires_at=START + 1).id, reason=word)
@@ -598,7 +599,7 @@ def test_scope_setting_accepts_any_name(quoting: Store, space: str, name: str) -
 def test_any_space_name_has_separate_memories(quoting: Store, space: str, name: str) -> None:
     before = {info.name for info in quoting.spaces()}
     handle = quoting.space(space, user=name)
-    kept = handle.remember(f"of {space!r} {name!r}", subject="who", force=True)
+    kept = handle.remember(f"of {space!r} {name!r}", subject="who")
     assert handle.memories(limit=1) == [kept] and handle.get(kept.id) == kept
     assert {info.name for info in quoting.spaces()} == before | {space}
     for other in (f"{space}'", space + "\\", space.replace("\\", "\\\\") + "x"):

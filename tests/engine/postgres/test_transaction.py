@@ -173,9 +173,19 @@ def test_concurrent_revisions_without_an_expected_version_all_succeed(servers: l
     assert servers[0].verify().ok
 
 
-def test_concurrent_writes_of_one_subject_make_one_memory(servers: list[Store]) -> None:
+def test_concurrent_writes_of_one_text_make_one_memory(servers: list[Store]) -> None:
     def remember(subject: str, store: Store, number: int) -> Memory:
-        return store.space("s").remember(f"{number}", subject=subject)
+        return store.space("s").remember("flows", subject=subject)
+
+    for subject in ("river", "mill"):
+        given = from_each(partial(remember, subject), each(servers))
+        assert sorted(one.version for one in given) == list(range(1, WRITERS + 1))
+    assert len(servers[0].space("s").memories()) == 2 and servers[0].verify().ok
+
+
+def test_concurrent_writes_about_one_thing_make_one_memory(servers: list[Store]) -> None:
+    def remember(subject: str, store: Store, number: int) -> Memory:
+        return store.space("s").remember(f"flows {number}", subject=subject, unless_known=True)
 
     for subject in ("river", "mill", "bees"):
         given = from_each(partial(remember, subject), each(servers))
@@ -187,10 +197,10 @@ def test_concurrent_writes_of_one_subject_make_one_memory(servers: list[Store]) 
 
 def test_concurrent_writers_create_a_space_and_user_once(servers: list[Store]) -> None:
     def share(name: str, store: Store, number: int) -> Memory:
-        return store.space(name).remember("shared")
+        return store.space(name).remember(f"shared {number}")
 
     def keep(name: str, store: Store, number: int) -> Memory:
-        return store.space(name, user=f"user {number % 2}").remember("mine")
+        return store.space(name, user=f"user {number % 2}").remember(f"mine {number}")
 
     for name in ("one", "two"):
         for call in (share, keep):

@@ -163,8 +163,8 @@ for number in range(3):
         del store, space
         sys.exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    for _ in range(20):
-        space.remember("in between")
+    for again in range(20):
+        space.remember(f"in between {{number}} {{again}}")
     assert store.verify().ok
 assert os.path.exists(path + "-wal")
 # Gone without closing: what was acknowledged is in the write-ahead log or in the file.

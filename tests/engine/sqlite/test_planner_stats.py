@@ -34,6 +34,7 @@ from reverie.engine.sqlite.transaction import SQLiteTransaction
 from reverie.model import Origin
 from reverie.protocols import Owner, Row
 from reverie.write import recall_log
+from reverie.write.where import parse_where
 from tests.crash.failing_vfs import FailingVFS, Fault
 from tests.crash.workload import open_store, text_of
 
@@ -81,6 +82,10 @@ def _way(step: str) -> str:
     return f"{name}: {' '.join(columns)}"
 
 
+def _where(where: dict[str, Any]) -> Filter:
+    return Filter(condition=parse_where(where))
+
+
 Call = Callable[[SQLiteTransaction], object]
 CALLS: dict[str, tuple[Call, list[str]]] = {
     "by_key": (lambda tx: log.find_by_key(tx, OWNER, "k"), ["log_key: space owner key"]),
@@ -117,11 +122,31 @@ CALLS: dict[str, tuple[Call, list[str]]] = {
     ),
     "find_subject": (
         lambda tx: index.find_subject(tx, OWNER, "c", "s", 0),
-        ["memories_subject: space owner category subject_key"],
+        ["memories_subject: space owner subject_key category"],
     ),
     "find_subject, of a session": (
         lambda tx: index.find_subject(tx, OWNER, "c", "s", 0, "s"),
-        ["memories_subject: space owner category subject_key"],
+        ["memories_subject: space owner subject_key category"],
+    ),
+    "find_by_subject": (
+        lambda tx: index.find_by_subject(tx, OWNER, "s", 0, None, 9),
+        ["memories_subject: space owner subject_key"],
+    ),
+    "find_by_content": (
+        lambda tx: index.find_by_content(tx, OWNER, "text", 0),
+        ["memories_content: space owner content_hash"],
+    ),
+    "list_memories, of a subject": (
+        lambda tx: index.list_memories(tx, OWNER, Filter(subject_key="s")),
+        ["memories_subject: space owner subject_key"],
+    ),
+    "list_memories, equal metadata": (
+        lambda tx: index.list_memories(tx, OWNER, _where({"metadata.team": "web"})),
+        ["key: space owner born", "key: space owner name value"],
+    ),
+    "list_memories, range of metadata": (
+        lambda tx: index.list_memories(tx, OWNER, _where({"metadata.n": {"gte": 1}})),
+        ["key: space owner born", "key: space owner name value"],
     ),
     "for_profile, pinned": (
         lambda tx: profile_memories(tx, OWNER, ProfileGroup(pinned=True), 9, 0, 9),
@@ -164,7 +189,7 @@ CALLS: dict[str, tuple[Call, list[str]]] = {
     "places": (lambda tx: index.list_memories(tx, OWNER, Filter(), 9), ["key: space owner"]),
     "places, of a subject": (
         lambda tx: index.list_memories(tx, OWNER, Filter(category="c", subject_key="s")),
-        ["memories_subject: space owner category subject_key"],
+        ["memories_subject: space owner subject_key category"],
     ),
     "located": (lambda tx: index.passage_offsets(tx, OWNER, [1, 2]), ["key: space owner passage"]),
     "frequencies": (

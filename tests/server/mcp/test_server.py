@@ -247,23 +247,24 @@ def test_mcp_stdio_accepts_a_session(tmp_path: Path) -> None:
 # -- answers --------------------------------------------------------------------------------------
 
 
-def test_mcp_remember_of_a_known_subject_suggests_revise(running: Running) -> None:
-    async def twice(client: Client) -> tuple[Any, Any, Any]:
+def test_mcp_remember_of_a_known_subject_tells_what_else_is_known(running: Running) -> None:
+    async def thrice(client: Client) -> tuple[Any, Any, Any]:
         first = await client.call_tool("remember", BOSS)
-        again = await client.call_tool("remember", {**BOSS, "content": "Alec left"})
-        forced = await client.call_tool("remember", {**BOSS, "force": True})
-        return first, again, forced
+        other = await client.call_tool("remember", {**BOSS, "content": "Alec left"})
+        again = await client.call_tool("remember", BOSS)
+        return first, other, again
 
-    first, again, forced = over_http(running, twice)
-    id = first.structured_content["id"]
-    assert not again.is_error
-    assert again.structured_content == {
-        "remembered": False,
-        "existing_id": id,
-        "existing_content": BOSS["content"],
-    }
-    assert f"Revise {id} if this changed" in text_of(again)
-    assert forced.structured_content["remembered"] is True
+    first, other, again = over_http(running, thrice)
+    id, second = first.structured_content["id"], other.structured_content["id"]
+    assert not other.is_error and id != second
+    assert first.structured_content == {"id": id, "known": False, "related": []}
+    (related,) = other.structured_content["related"]
+    assert (related["id"], related["content"]) == (id, BOSS["content"])
+    lines = text_of(other).splitlines()
+    assert lines[0] == f"Remembered as [{second}]."
+    assert lines[2].startswith(f"[{id}] (") and BOSS["content"] in lines[2]
+    assert f"revise it and forget [{second}]" in lines[3]
+    assert again.structured_content["id"] == id and again.structured_content["known"] is True
 
 
 def test_mcp_call_repeated_with_its_key_has_one_effect(running: Running) -> None:

@@ -77,12 +77,25 @@ def test_memory_is_created_revised_forgotten_restored_and_erased(client: httpx2.
 
 def test_known_subject_is_a_conflict_with_a_suggestion(client: httpx2.Client) -> None:
     first = remember(client, **ALEC)
-    found = problem(client.post("/api/memory/", json={**ALEC, "content": "Alec likes tea"}), 409)
+    changed = {**ALEC, "content": "Alec was my boss at TechCorp"}
+    found = problem(client.post("/api/memory/", json=changed), 409)
     assert (found["existing_id"], found["existing_content"]) == (first["id"], first["content"])
     assert first["id"] in found["detail"]
-    assert (
-        remember(client, **{**ALEC, "content": "Alec likes tea"}, force=True)["id"] != first["id"]
-    )
+    forced = remember(client, **changed, force=True)
+    assert forced["id"] != first["id"]
+    assert [each["id"] for each in forced["related"]] == [first["id"]]
+
+
+def test_another_fact_about_a_known_subject_is_remembered(client: httpx2.Client) -> None:
+    first = remember(client, **ALEC)
+    second = remember(client, **{**ALEC, "content": "Alec likes tea"})
+    assert [each["id"] for each in second["related"]] == [first["id"]]
+
+
+def test_same_text_again_is_the_same_memory(client: httpx2.Client) -> None:
+    first = remember(client, **ALEC)
+    again = client.post("/api/memory/", json=ALEC)
+    assert (again.status_code, again.json()["id"], again.json()["version"]) == (200, first["id"], 2)
 
 
 def test_patch_with_a_stale_if_match_is_refused(client: httpx2.Client) -> None:

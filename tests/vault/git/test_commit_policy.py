@@ -347,7 +347,7 @@ def test_memories_about_passwords_are_committed(kept: Kept) -> None:
         "Passwords were rotated in May2026",
     ):
         for _ in range(20):
-            kept.ana.remember(content, force=True)
+            kept.ana.remember_separately(content, key=None)
     kept.ana.session("my-secret-key-of-2026Plan").append({"role": "user", "content": "hi"})
     assert not kept.sync().problems
     assert service.status(kept.store).withheld == ()

@@ -230,7 +230,7 @@ def test_purge_keeps_other_memories_with_the_same_text(
     store: Store, ana: Space, tmp_path: Path
 ) -> None:
     root = tmp_path / "vault"
-    secret, other = ana.remember(SECRET), ana.remember(SECRET, force=True)
+    secret, other = ana.remember(SECRET), ana.remember_separately(SECRET, key=None)
     own = store.space("bob").remember(SECRET)
     service.sync(store)
     paths = {id: service.find_memory_file(space, id) for space, id in (

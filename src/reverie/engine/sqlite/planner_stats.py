@@ -26,6 +26,8 @@ _ROWS_PER_VALUE = {
     "generation": 10,
     "term": 10,
     "tag": 10,
+    "name": 100,
+    "value": 10,
     "session": 5,
     "lane": 5,
     "forked_session": 2,

@@ -5,6 +5,7 @@ A memory is always one escaped line after its id, so that its content cannot imi
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,7 +20,10 @@ MAX_SHOWN = 700
 MAX_WHOLE = 20_000
 MAX_VERSIONS = 20
 # Fields that are given only when they are set.
-_OPTIONAL = ("subject", "tags", "source", "happened_at", "forgotten_at", "expires_at")
+_OPTIONAL = (
+    *("subject", "tags", "source", "metadata"),
+    *("happened_at", "forgotten_at", "expires_at"),
+)
 
 
 def format_memory(memory: Memory) -> str:
@@ -100,14 +104,12 @@ def version_values(versions: Sequence[Version]) -> list[dict[str, Any]]:
     ]
 
 
-def existing_values(memory: Memory) -> dict[str, Any]:
-    """Return the memory that has the same subject already, under the names that REST uses."""
-    return {"existing_id": memory.id, "existing_content": memory.content[:MAX_SHOWN]}
-
-
 def _values(memory: Memory) -> dict[str, Any]:
     known = to_json_value(memory)
     more = {name: known[name] for name in _OPTIONAL if known[name]}
+    if len(json.dumps(known["metadata"])) > MAX_SHOWN:
+        # It is not for the model, which would read all of it with every hit.
+        more.pop("metadata")
     always = ("id", "kind", "category", "version", "updated_at")
     return {**{name: known[name] for name in always}, **more}
 

@@ -42,6 +42,11 @@ Tags = Annotated[list[Tag], Field(max_length=16)]
 Kind = Annotated[model.Kind, Field(description="fact (default): one sentence; note: longer text")]
 Reason = Annotated[str, Field(description="why, kept in the history", max_length=MAX_ARGUMENT)]
 When = Annotated[str, Field(description="ISO 8601 time or date", max_length=64)]
+Metadata = Annotated[dict[str, Any], Field(description="JSON object of the caller's own")]
+Where = Annotated[
+    dict[str, Any],
+    Field(description='conditions: {"metadata.team": {"in": ["a", "b"]}, "NOT": {"tags": "old"}}'),
+]
 AsOf = Annotated[
     str, Field(description="as it was at this ISO 8601 time or log position", max_length=64)
 ]
@@ -72,8 +77,8 @@ class RememberArguments(_Arguments, total=False):
     happened_at: When
     expires_at: When
     pinned: Annotated[bool, Field(description="always in the profile")]
+    metadata: Metadata
     key: Key
-    force: Annotated[bool, Field(description="keep it beside another of the same subject")]
 
 
 class RecallArguments(_Arguments, total=False):
@@ -89,6 +94,7 @@ class RecallArguments(_Arguments, total=False):
     tags: Tags
     since: When
     until: When
+    where: Where
     as_of: AsOf
 
 
@@ -97,6 +103,7 @@ class MemoriesArguments(_Arguments, total=False):
     subject: Subject
     tags: Tags
     kind: Kind
+    where: Where
     include_forgotten: bool
     as_of: AsOf
     limit: Annotated[int, Field(description=f"default {DEFAULT_LISTED}", ge=1, le=MAX_LISTED)]
@@ -113,6 +120,7 @@ class ReviseArguments(_Arguments, total=False):
     subject: Annotated[str, Field(description="empty: none", max_length=200)]
     tags: Tags
     pinned: bool
+    metadata: Metadata
     expected_version: Annotated[
         int, Field(description="fail if it has changed since", ge=1, le=2**62)
     ]

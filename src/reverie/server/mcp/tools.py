@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from reverie.aio import AsyncSession, AsyncSpace
 from reverie.dates import parse_as_of
-from reverie.errors import SubjectExists
 from reverie.model import Right
+from reverie.prompt.escape import escape_name
 from reverie.server.mcp import format as mcp_format
 from reverie.server.mcp import schemas
 from reverie.server.mcp.schemas import DEFAULT_HITS, DEFAULT_LISTED, ArgumentValidator
@@ -63,16 +63,22 @@ ToolFunction = Callable[[ToolScope, dict[str, Any]], Awaitable[ToolResult]]
 
 
 async def remember(scoped: ToolScope, given: dict[str, Any]) -> ToolResult:
-    try:
-        memory = await (scoped.session or scoped.space).remember(**given)
-    except SubjectExists as error:
-        old = error.existing
-        return ToolResult(
-            f"Not remembered: {mcp_format.format_memory(old)}\n"
-            f"Revise {old.id} if this changed, or remember with force=true to keep both.",
-            {"remembered": False, **mcp_format.existing_values(old)},
-        )
-    return ToolResult(f"Remembered as [{memory.id}].", {"remembered": True, "id": memory.id})
+    memory = await (scoped.session or scoped.space).remember(**given)
+    known = memory.version > 1
+    lines = [
+        f"It was remembered already, as [{memory.id}]."
+        if known
+        else f"Remembered as [{memory.id}]."
+    ]
+    if memory.related:
+        lines += [
+            f"Also known of {escape_name(memory.subject or '')}; {mcp_format.DATA_NOTICE}",
+            *map(mcp_format.format_memory, memory.related),
+            f"If one of these is no longer right because of [{memory.id}], forget it, or revise it "
+            f"and forget [{memory.id}].",
+        ]
+    related = [*map(mcp_format.memory_values, memory.related)]
+    return ToolResult("\n".join(lines), {"id": memory.id, "known": known, "related": related})
 
 
 async def recall(scoped: ToolScope, given: dict[str, Any]) -> ToolResult:
@@ -184,18 +190,18 @@ TOOLS = (
         "Remember",
         "write",
         "Keep one thing for later conversations: a fact about the user, a preference, a decision, "
-        "how something is done. One thing per call; recall first, and revise what is known already "
-        "instead of repeating it. No passwords or keys. Answers with its id. Example: "
+        "how something is done. One thing per call; recall first, and revise what has changed "
+        "instead of repeating it. No passwords or keys. Answers with its id and with what else is "
+        "known of the subject. Example: "
         '{"content": "Ana prefers tabs over spaces in Go", "category": "preference", '
         '"subject": "Go indentation"}',
         ArgumentValidator(schemas.RememberArguments),
         remember,
         _object_schema(
-            ("remembered",),
-            remembered=_BOOLEAN,
+            ("id", "known", "related"),
             id=_STRING,
-            existing_id=_STRING,
-            existing_content=_STRING,
+            known=_BOOLEAN,
+            related=_array_schema("id", "kind", "content"),
         ),
     ),
     Tool(

@@ -26,6 +26,7 @@ from reverie.server.errors import HttpProblem
 from reverie.server.json_response import Json
 from reverie.server.positions import CallerPositions
 from reverie.server.rest import schemas, vault
+from reverie.write.where import parse_where_text
 
 router = APIRouter(prefix="/api", responses={"default": {"model": schemas.Problem}})
 IfMatch = Annotated[str | None, Header(alias="If-Match", description='The version, as in `"3"`.')]
@@ -39,6 +40,9 @@ async def memories(
     subject: str | None = None,
     tag: Annotated[list[str] | None, Query()] = None,
     kind: Kind | None = None,
+    where: Annotated[
+        str | None, Query(description='JSON, such as `{"metadata.team": {"in": ["a", "b"]}}`.')
+    ] = None,
     include_forgotten: bool = False,
     as_of: Annotated[str | None, Query(description="A position of the log, or a time.")] = None,
     limit: Annotated[int, Query(ge=1, le=schemas.MAX_LISTED)] = 50,
@@ -54,6 +58,7 @@ async def memories(
         "subject": subject,
         "tags": tag,
         "kind": kind,
+        "where": None if where is None else parse_where_text(where),
         "include_forgotten": include_forgotten,
         "as_of": await positions.moment(moment),
     }
@@ -64,16 +69,35 @@ async def memories(
     return Json({"memories": found[:limit], "total": total, "next": more, "position": position})
 
 
-@router.post("/memory/", tags=["Memories"], status_code=201, response_model=schemas.Memory)
+@router.post("/memory/", tags=["Memories"], status_code=201, response_model=schemas.Remembered)
 @router.post("/memory", include_in_schema=False, status_code=201)
 async def remember(
     access: WriteAccess, body: schemas.NewMemory, key: IdempotencyKey = None
 ) -> Response:
-    """Remember one thing. 409 with the existing memory if its subject is remembered already."""
-    given = body.model_dump(exclude={"content", "trust"})
+    """Remember one thing; 200 if the same text is remembered already.
+
+    409 with the existing memory if one of the same category and subject says something alike.
+    """
+    given = body.model_dump(exclude={"content", "trust", "force"})
     space = _in_session(access, access.space(body.trust))
-    memory = await space.remember(body.content, **given, key=key)
-    return _memory_response(memory, 201, {"Location": f"/api/memory/{memory.id}"})
+    memory = await space.remember(body.content, **given, unless_known=not body.force, key=key)
+    status = 201 if memory.version == 1 else 200
+    location = {"Location": f"/api/memory/{memory.id}"}
+    return _memory_response(memory, status, location, related=to_json_value(memory.related))
+
+
+@router.post(
+    "/memory/batch", tags=["Memories"], status_code=201, response_model=schemas.RememberedMany
+)
+async def remember_many(
+    access: WriteAccess, body: schemas.NewMemories, key: IdempotencyKey = None
+) -> Response:
+    """Remember many things, all of them or none; one memory for each item, in their order."""
+    space = _in_session(access, access.space(body.trust))
+    items = [item.model_dump() for item in body.items]
+    memories = await space.remember_many(items, key=key)
+    shown = [{**to_json_value(each), "related": to_json_value(each.related)} for each in memories]
+    return Json({"memories": shown}, 201)
 
 
 @router.get("/memory/{id:name}", tags=["Memories"], response_model=schemas.MemoryShown)

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from reverie import model
 from reverie.vault.git.repo import CommitInfo
 from reverie.write.session_state import ScratchpadState
+from reverie.write.validate import MAX_ITEMS
 
 Time = int | str
 Number = Annotated[int, Path(ge=0, le=2**62)]
@@ -24,7 +25,9 @@ MAX_APPENDED = 1_000
 def wire_model(kind: type, title: str | None = None) -> type[BaseModel]:
     """Build the model of one of the library's values as ``to_json_value`` writes it."""
     hints = get_type_hints(kind)
-    names = getattr(kind, "_fields", None) or [field.name for field in fields(kind)]
+    names = getattr(kind, "_fields", None) or [
+        field.name for field in fields(kind) if field.metadata.get("serialize", True)
+    ]
     types: dict[str, Any] = {name: (_wire_type(hints[name], name), ...) for name in names}
     return create_model(title or kind.__name__, **types)
 
@@ -99,8 +102,19 @@ class VersionShown(_ResponseModel):
     actor: str | None
     reason: str | None
     origin: wire_model(model.Origin) | None  # type: ignore[valid-type]
+    metadata: dict[str, Any]
     position: int
     uuid: str
+
+
+class Remembered(Memory):  # type: ignore[valid-type, misc]
+    """A memory that was just remembered, and what else is known of its subject."""
+
+    related: list[Memory]  # type: ignore[valid-type]
+
+
+class RememberedMany(_ResponseModel):
+    memories: list[Remembered] = Field(description="One for each item, in their order.")
 
 
 class MemoryShown(Memory):  # type: ignore[valid-type, misc]
@@ -179,18 +193,29 @@ class _RequestModel(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class NewMemory(_RequestModel):
+class NewItem(_RequestModel):
     content: str = Field(min_length=1)
     kind: model.Kind = "fact"
     category: str = "general"
     subject: str | None = None
     tags: list[str] = []
     source: str | None = None
-    trust: model.Trust | None = Field(None, description="Can only lower the trust of the token.")
     happened_at: Time | None = None
     expires_at: Time | None = None
     pinned: bool = False
-    force: bool = Field(False, description="Keep both when the subject is remembered already.")
+    metadata: dict[str, Any] = Field({}, description="Any JSON object of up to 16 KiB.")
+
+
+class NewMemory(NewItem):
+    trust: model.Trust | None = Field(None, description="Can only lower the trust of the token.")
+    force: bool = Field(
+        False, description="Keep both when a memory of this subject says something alike."
+    )
+
+
+class NewMemories(_RequestModel):
+    items: list[NewItem] = Field(min_length=1, max_length=MAX_ITEMS)
+    trust: model.Trust | None = Field(None, description="Can only lower the trust of the token.")
 
 
 class Changed(_RequestModel):
@@ -199,6 +224,7 @@ class Changed(_RequestModel):
     subject: str | None = None
     tags: list[str] | None = None
     pinned: bool | None = None
+    metadata: dict[str, Any] | None = Field(None, description="Replaces the whole object.")
     reason: str | None = None
 
 
@@ -211,6 +237,9 @@ class Question(_RequestModel):
     tags: list[str] | None = None
     since: Time | None = None
     until: Time | None = None
+    where: dict[str, Any] | None = Field(
+        None, description='Conditions, such as `{"metadata.team": {"in": ["a", "b"]}}`.'
+    )
     as_of: Time | None = None
     ranking: str | None = None
     explain: bool = False

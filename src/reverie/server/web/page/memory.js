@@ -152,6 +152,7 @@ function facts(memory) {
     ],
     ["Happened", memory.happened_at ? exactly(memory.happened_at) : null],
     ["Expires", memory.expires_at ? exactly(memory.expires_at) : null],
+    ["Metadata", metadataOf(memory.metadata)],
     ["File", memory.file ? file(memory.file, memory.local_file) : null],
   ];
   return el(
@@ -160,6 +161,15 @@ function facts(memory) {
     pairs
       .filter(([, value]) => value)
       .map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))),
+  );
+}
+
+function metadataOf(metadata) {
+  const names = Object.keys(metadata ?? {});
+  if (!names.length) return null;
+  const shown = (value) => (typeof value === "string" ? value : JSON.stringify(value));
+  return names.map((name) =>
+    el("div", { class: "metadata" }, el("span", { class: "quiet" }, name), " ", shown(metadata[name])),
   );
 }
 
