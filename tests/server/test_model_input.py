@@ -328,7 +328,8 @@ def test_notices_neutralise_markers(made: tuple[Path, dict[str, str]], tmp_path:
 # -- agent tools ----------------------------------------------------------------------------------
 
 HELD = re.compile(
-    r"\b(Space|Session|Memory|Hit|Version|Event|Summary|Proposal|Context|PromptAdditions)\b"
+    r"\b(Space|Session|Memory|ChosenProfile|Hit|Version|Event|Summary|Proposal|Context|"
+    r"PromptAdditions)\b"
 )
 # Public functions that turn what is remembered into text: those for models are walked through here,
 FUNCTIONS_FOR_MODELS = {
@@ -491,8 +492,9 @@ def test_text_inserted_by_the_proxy_neutralises_markers(proxy: Proxy) -> None:
 # Modules that turn what is remembered into text for a model, and what they use for it.
 BUILDERS = {
     "learn/prompts.py": {"escape_json"},
-    "prompt/context.py": {"escape_line", "escape_lines", "escape_name"},
+    "prompt/context.py": {"escape_line", "escape_name"},
     "prompt/profile.py": {"escape_line", "escape_name"},
+    "prompt/session_summary.py": {"escape_lines"},
     "server/proxy/commands.py": {"escape_text", "escape_line", "escape_name"},
     "server/mcp/server.py": {"escape_text", "escape_line", "escape_json"},
     "server/mcp/format.py": {"escape_line", "escape_name"},
