@@ -584,7 +584,7 @@ class Job:
     """One piece of background work on the agenda.
 
     A ``parked`` job failed too often and waits for somebody to retry or drop it; ``error`` is its
-    last failure.
+    last failure. ``calls`` is the number of model calls that were made for it.
     """
 
     space: str
@@ -595,6 +595,7 @@ class Job:
     attempts: int
     error: str | None
     payload: Mapping[str, Any]
+    calls: int = 0
 
     @property
     def due_time(self) -> datetime:

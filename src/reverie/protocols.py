@@ -92,12 +92,14 @@ class ChatModel(Protocol):
         question: str,
         shape: type[Answer],
         check: Callable[[Answer], str | None] | None = None,
+        before_call: Callable[[], None] | None = None,
     ) -> Answer:
         """Ask one question and return the answer as an instance of ``shape``, a pydantic model.
 
         ``check`` returns what is wrong with an answer, or None. The model gets that text and may
-        try again, a bounded number of times. Raises ModelFailed when no answer passes, the service
-        fails, or it takes too long.
+        try again, a bounded number of times. ``before_call`` is called before each request to the
+        service, in any thread; what it raises ends the question. Raises ModelFailed when no answer
+        passes, the service fails, or it takes too long.
         """
         ...
 

@@ -51,10 +51,10 @@ def owner(store: Store) -> Owner:
 
 
 def add(store: Store, owner: Owner, kind: str = "note_it", *, due: int = START, **more: Any) -> int:
-    lane = more.pop("lane", None)
+    lane, yields = more.pop("lane", None), more.pop("yields", False)
     with engine_of(store).write() as tx:
         tx.enter_all_owners()
-        return jobs.add(tx, owner, kind, more, due_at=due, now=START, lane=lane)
+        return jobs.add(tx, owner, kind, more, due_at=due, now=START, lane=lane, yields=yields)
 
 
 def take(store: Store, owner: Owner, now: int, token: str) -> Claim | None:
@@ -175,6 +175,86 @@ def test_lane_waits_for_a_running_or_failed_job(
         store.run_pending_jobs()
     assert DONE == ["bad"] * MAX_ATTEMPTS + ["good"], "a parked job holds nobody up"
     assert [job.state for job in store.jobs()] == ["parked"]
+
+
+def test_yielding_job_lets_its_lane_go_on_only_while_it_waits_for_a_retry(
+    store: Store, owner: Owner, clock: FakeClock
+) -> None:
+    add(store, owner, "fail_it", lane="s", yields=True, name="bad")
+    add(store, owner, lane="s", yields=True, name="good")
+    held = take(store, owner, START, "held")
+    assert held is not None and held.payload["name"] == "bad"
+    assert take(store, owner, START, "second") is None, "the earlier one is running"
+    assert take(store, owner, START + LEASE_MS, "third") is not None, "it was claimed again"
+    assert take(store, owner, START + LEASE_MS, "fourth") is None
+    clock.step(2 * LEASE_MS)
+    assert store.run_pending_jobs() == 2 and DONE == ["bad", "good"]
+    assert [job.attempts for job in store.jobs()] == [3]
+
+
+def test_retried_job_waits_for_a_later_one_of_its_lane_that_is_running(
+    store: Store, owner: Owner, clock: FakeClock
+) -> None:
+    add(store, owner, "fail_it", lane="s", yields=True, name="bad")
+    add(store, owner, lane="s", yields=True, name="good")
+    assert worker.run_one(store.runtime) and DONE == ["bad"]
+    later = take(store, owner, START, "held")
+    assert later is not None and later.payload["name"] == "good"
+    clock.step(10_000)
+    assert store.run_pending_jobs() == 0 and DONE == ["bad"]
+    with engine_of(store).write() as tx:
+        tx.enter_all_owners()
+        later.finish(tx)
+    assert store.run_pending_jobs() == 1 and DONE == ["bad", "bad"]
+
+
+def test_handler_that_gives_up_parks_its_job_with_the_cause(
+    store: Store, owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def give_up(runtime: Any, claim: Claim) -> None:
+        raise jobs.ParkJob("of no use") from ValueError("why it is of no use")
+
+    monkeypatch.setitem(worker.HANDLERS, "note_it", lambda: give_up)
+    add(store, owner)
+    assert store.run_pending_jobs() == 1
+    (job,) = store.jobs()
+    assert (job.state, job.attempts) == ("parked", 1)
+    assert job.error == "ValueError: why it is of no use"
+
+
+def test_finished_job_marks_the_earlier_ones_of_its_kind_as_overtaken(
+    store: Store, owner: Owner
+) -> None:
+    for name in ("first", "second", "third"):
+        add(store, owner, due=START + (name == "first"), name=name)
+    add(store, owner, "fail_it", due=START + 1)
+    later = take(store, owner, START, "held")
+    assert later is not None and later.payload["name"] == "second"
+    with engine_of(store).write() as tx:
+        tx.enter_all_owners()
+        later.mark_overtaken(tx)
+        later.finish(tx)
+    assert rows(store, "SELECT overtaken FROM jobs ORDER BY job") == [(1,), (0,), (0,)]
+
+
+def test_job_that_waits_for_a_retry_remembers_that_it_was_overtaken_then(
+    store: Store, owner: Owner
+) -> None:
+    add(store, owner, name="first")
+    first = take(store, owner, START, "one")
+    add(store, owner, name="second")
+    second = take(store, owner, START, "two")
+    add(store, owner, name="third")
+    third = take(store, owner, START, "three")
+    assert first and second and third
+    with engine_of(store).write() as tx:
+        tx.enter_all_owners()
+        second.mark_overtaken(tx)
+        assert first.overtaken(tx) == jobs.OVERTAKEN
+        first.fail(tx, START, "it failed")
+        third.mark_overtaken(tx)
+        assert first.overtaken(tx) == jobs.OVERTAKEN_WAITING
+        assert (second.overtaken(tx), third.overtaken(tx)) == (jobs.OVERTAKEN, 0)
 
 
 def test_lanes_of_two_owners_run_independently(store: Store, owner: Owner) -> None:

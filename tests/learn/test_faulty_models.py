@@ -90,6 +90,7 @@ class Impatient:
         question: str,
         shape: type[Shape],
         check: Callable[[Shape], str | None] | None = None,
+        before_call: Callable[[], None] | None = None,
     ) -> Shape:
         which = QUESTIONS[shape]
         hasty = which in self._moody.hasty
@@ -97,7 +98,7 @@ class Impatient:
             # On a busy machine nobody may wait long enough for the question to arrive.
             self._moody.asked.append(which)
         model = opened_model(self._settings, HASTE if hasty else llm.DEADLINE)
-        return model.ask(instructions, question, shape, check)
+        return model.ask(instructions, question, shape, check, before_call)
 
 
 @cache
@@ -251,16 +252,19 @@ def test_failing_learn_job_is_retried_with_growing_delay_and_parked(
     session = space.session("chat")
     session.append(user(STATEMENT))
     waits = []
-    for attempt in range(1, jobs.MAX_ATTEMPTS + 1):
+    # Prose is asked for again at once: three calls an attempt, until none is left for the turn.
+    attempts = 7 if name == "prose" else jobs.MAX_ATTEMPTS
+    for attempt in range(1, attempts + 1):
         assert store.run_pending_jobs() == 1
         (job,) = waiting(store)
         check_failure(job, attempt)
-        assert job.state == ("parked" if attempt == jobs.MAX_ATTEMPTS else "ready")
+        assert job.calls <= learner.MAX_CALLS
+        assert job.state == ("parked" if attempt == attempts else "ready")
         waits.append(job.due_at - clock.now())
         clock.at = job.due_at - 1
         assert store.run_pending_jobs() == 0
         clock.step(1)
-    assert waits == [min(SECOND * 2**n, HOUR) for n in range(jobs.MAX_ATTEMPTS)]
+    assert waits == [min(SECOND * 2**n, HOUR) for n in range(attempts)]
     clock.step(400 * DAY)
     assert store.run_pending_jobs() == 0
     assert any("parked" in problem for problem in store.doctor()["problems"])
@@ -489,6 +493,6 @@ def test_failing_learning_does_not_stop_a_summary(
     session.append_many(CONVERSATION)
     store.run_pending_jobs()
     assert session.summary().text == SUMMARY
-    first, *behind = waiting(store)
-    check_failure(first, 1)
-    assert [job.attempts for job in behind] == [0], "a lane keeps its order"
+    assert len(waiting(store)) > 1
+    for job in waiting(store):
+        check_failure(job, 1)

@@ -47,6 +47,7 @@ class Oracle:
         question: str,
         shape: type[Answer],
         check: Callable[[Answer], str | None] | None = None,
+        before_call: Callable[[], None] | None = None,
     ) -> Answer:
         self.instructions, self.question = instructions, question
         assert issubclass(shape, BaseModel)

@@ -23,12 +23,21 @@ LEASE_MS = 5 * 60_000
 MAX_ATTEMPTS = 15
 _MIN_BACKOFF_MS = 1_000
 _MAX_BACKOFF_MS = 60 * 60_000
+# Values of the column ``overtaken``; see ``Claim.overtaken``.
+OVERTAKEN, OVERTAKEN_WAITING = 1, 2
 # A due time that is later than any clock shows.
 NEVER = 1 << 62
 
 
 class LeaseLost(ReverieError):
     """The lease ended and another worker has the job: this run's transaction must be undone."""
+
+
+class ParkJob(ReverieError):
+    """A handler gives its job up, because another attempt would be of no use.
+
+    Raised from the failure that is recorded with the job.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +72,18 @@ class Claim:
         )
         _set_due(tx, self.owner)
 
-    def fail(self, tx: Transaction, now: int, error: str) -> None:
-        """Schedule a retry with backoff; after ``MAX_ATTEMPTS`` park the job and keep its error."""
+    def fail(self, tx: Transaction, now: int, error: str, *, park: bool = False) -> None:
+        """Schedule a retry with backoff, and keep the error.
+
+        With ``park``, or after ``MAX_ATTEMPTS``, the job is parked instead.
+        """
         wait = min(_MIN_BACKOFF_MS * 2 ** (self.attempts - 1), _MAX_BACKOFF_MS)
         self._require_lease(
             tx.run(
                 "UPDATE jobs SET state = ?, due_at = ?, token = NULL, error = ? "
                 "WHERE space = ? AND job = ? AND token = ?",
                 (
-                    "parked" if self.attempts >= MAX_ATTEMPTS else "ready",
+                    "parked" if park or self.attempts >= MAX_ATTEMPTS else "ready",
                     now + wait,
                     format_error(error),
                     self.owner.space,
@@ -81,6 +93,45 @@ class Claim:
             )
         )
         _set_due(tx, self.owner)
+
+    def count_call(self, tx: Transaction, limit: int) -> int:
+        """Count one model call in the job; return how many more may be made, or -1 for none.
+
+        -1: this call is not to be made either, as ``limit`` calls were made for the job.
+        """
+        row = tx.one(
+            "SELECT calls FROM jobs WHERE space = ? AND job = ? AND token = ?",
+            (self.owner.space, self.job, self.token),
+        )
+        self._require_lease(0 if row is None else 1)
+        calls = limit if row is None else int(row[0])
+        if calls >= limit:
+            return -1
+        tx.run(
+            "UPDATE jobs SET calls = ? WHERE space = ? AND job = ? AND token = ?",
+            (calls + 1, self.owner.space, self.job, self.token),
+        )
+        return limit - calls - 1
+
+    def overtaken(self, tx: Transaction) -> int:
+        """Whether a later job of the same kind and owner was done before this one.
+
+        OVERTAKEN_WAITING if that was after a failed attempt of this one, else OVERTAKEN, or 0.
+        """
+        row = tx.one(
+            "SELECT overtaken FROM jobs WHERE space = ? AND job = ?", (self.owner.space, self.job)
+        )
+        return 0 if row is None else int(row[0])
+
+    def mark_overtaken(self, tx: Transaction) -> None:
+        """Mark the earlier jobs of the same kind and owner, in any state, as overtaken by this."""
+        tx.run(
+            "UPDATE jobs SET overtaken = CASE WHEN attempts > 0 AND state <> 'running' "
+            f"THEN {OVERTAKEN_WAITING} ELSE {OVERTAKEN} END WHERE space = ? AND owner = ? "
+            f"AND kind = ? AND job < ? AND (overtaken = 0 OR overtaken < {OVERTAKEN_WAITING} "
+            "AND attempts > 0 AND state <> 'running')",
+            (*self.owner, self.kind, self.job),
+        )
 
     def _require_lease(self, changed: int) -> None:
         if changed != 1:
@@ -96,14 +147,22 @@ def add(
     due_at: int,
     now: int,
     lane: str | None = None,
+    yields: bool = False,
 ) -> int:
-    """Queue a job. Jobs of one lane run in the order in which they were queued."""
+    """Queue a job. Jobs of one lane run one at a time, in the order in which they were queued.
+
+    With ``yields``, later jobs of the lane run while this one waits for its next attempt.
+    """
     row = tx.one("UPDATE counters SET job = job + 1 WHERE space = ? RETURNING job", (owner.space,))
     assert row is not None
     tx.run(
         "INSERT INTO jobs (space, job, owner, kind, lane, state, due_at, attempts, token, payload, "
-        "error, created_at) VALUES (?, ?, ?, ?, ?, 'ready', ?, 0, NULL, ?, NULL, ?)",
-        (owner.space, row[0], owner.number, kind, lane, due_at, json.dumps(payload), now),
+        "error, created_at, yields, overtaken, calls) "
+        "VALUES (?, ?, ?, ?, ?, 'ready', ?, 0, NULL, ?, NULL, ?, ?, 0, 0)",
+        (
+            *(owner.space, row[0], owner.number, kind, lane, due_at),
+            *(json.dumps(payload), now, int(yields)),
+        ),
     )
     tx.run(
         "INSERT INTO due (space, owner, at) VALUES (?, ?, ?) "
@@ -141,6 +200,16 @@ def has_job(tx: Transaction, owner: Owner, kind: str) -> bool:
     )
 
 
+def list_payloads(tx: Transaction, owner: Owner, kind: str) -> list[Mapping[str, Any]]:
+    """The payloads of the owner's jobs of a kind, in any state."""
+    return [
+        json.loads(row[0])
+        for row in tx.all(
+            "SELECT payload FROM jobs WHERE space = ? AND owner = ? AND kind = ?", (*owner, kind)
+        )
+    ]
+
+
 def has_ready_in_lane(tx: Transaction, owner: Owner, lane: str) -> bool:
     """Whether the lane has a ready job that no worker has claimed."""
     return (
@@ -157,6 +226,14 @@ def drop_lane(tx: Transaction, owner: Owner, lane: str) -> None:
     """Delete all jobs of a lane without running them."""
     tx.run("DELETE FROM jobs WHERE space = ? AND owner = ? AND lane = ?", (*owner, lane))
     _set_due(tx, owner)
+
+
+# Whether a job ``e`` keeps a job ``j`` of its lane waiting: e is running (j may be the earlier one,
+# whose retry became due meanwhile), or e is earlier and does not yield while it waits for a retry.
+_HOLDS_LANE = (
+    "(e.job <> j.job AND e.state = 'running' AND e.due_at > ? OR e.job < j.job "
+    "AND e.state <> 'parked' AND NOT (e.yields = 1 AND e.attempts > 0 AND e.due_at > ?))"
+)
 
 
 def due_owners(tx: Transaction, now: int, limit: int) -> list[Owner]:
@@ -186,20 +263,19 @@ def claim(
     claimable = (
         "FROM jobs j WHERE j.space = ? AND j.owner = ? AND j.state IN ('ready', 'running') "
         "AND j.due_at <= ? AND (j.lane IS NULL OR NOT EXISTS (SELECT 1 FROM jobs e "
-        "WHERE e.space = ? AND e.owner = ? AND e.lane = j.lane AND e.job < j.job "
-        "AND e.state <> 'parked'))"
+        f"WHERE e.space = ? AND e.owner = ? AND e.lane = j.lane AND {_HOLDS_LANE}))"
     )
     kind_condition = f" AND j.kind IN ({', '.join('?' * len(kinds))})" if kinds else ""
     row = tx.one(
         f"SELECT j.job, j.kind, j.payload, j.attempts {claimable}{kind_condition} "
         f"ORDER BY j.due_at, j.job LIMIT 1{tx.skip_locked}",
-        (*owner, now, *owner, *kinds),
+        (*owner, now, *owner, now, now, *kinds),
     )
     if row is None and kinds:
         _set_due(tx, owner)
         return None
     if row is None:
-        unlocked = tx.one(f"SELECT 1 {claimable} LIMIT 1", (*owner, now, *owner))
+        unlocked = tx.one(f"SELECT 1 {claimable} LIMIT 1", (*owner, now, *owner, now, now))
         _set_due(tx, owner, after=now if unlocked is None else None)
         return None
     job, kind, payload, attempts = row
@@ -222,9 +298,9 @@ def claim(
 def list_jobs(tx: Transaction, space: int, name: str) -> list[Job]:
     """Every job of a space in the order in which they were queued; ``name`` is the space's."""
     return [
-        Job(name, job, kind, state, due_at, attempts, error, json.loads(payload))
-        for job, kind, state, due_at, attempts, error, payload in tx.all(
-            "SELECT job, kind, state, due_at, attempts, error, payload FROM jobs "
+        Job(name, job, kind, state, due_at, attempts, error, json.loads(payload), calls)
+        for job, kind, state, due_at, attempts, error, payload, calls in tx.all(
+            "SELECT job, kind, state, due_at, attempts, error, payload, calls FROM jobs "
             "WHERE space = ? ORDER BY job",
             (space,),
         )
@@ -232,10 +308,11 @@ def list_jobs(tx: Transaction, space: int, name: str) -> list[Job]:
 
 
 def retry(tx: Transaction, space: int, job: int, now: int) -> None:
-    """Make a job due now with no attempts counted, a parked one included."""
+    """Make a job due now with no attempts and calls counted, a parked one included."""
     owner = _owner_of(tx, space, job)
     tx.run(
-        "UPDATE jobs SET state = 'ready', due_at = ?, attempts = 0, token = NULL, error = NULL "
+        "UPDATE jobs SET state = 'ready', due_at = ?, attempts = 0, calls = 0, token = NULL, "
+        "error = NULL "
         "WHERE space = ? AND job = ?",
         (now, space, job),
     )

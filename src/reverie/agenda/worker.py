@@ -73,8 +73,10 @@ def _run(runtime: WorkerRuntime, claim: jobs.Claim) -> str | None:
     except jobs.LeaseLost as error:
         log.warning("%s", error)
     except Exception as error:  # noqa: BLE001 - a job's failure is recorded, never raised
-        failure = jobs.format_error(f"{type(error).__name__}: {error}")
-        _record_failure(runtime, claim, failure)
+        park = isinstance(error, jobs.ParkJob)
+        cause = (error.__cause__ if park else None) or error
+        failure = jobs.format_error(f"{type(cause).__name__}: {cause}")
+        _record_failure(runtime, claim, failure, park=park)
         return failure
     return None
 
@@ -99,11 +101,11 @@ def _claim(runtime: WorkerRuntime) -> jobs.Claim | None:
             tried.add(owner)
 
 
-def _record_failure(runtime: WorkerRuntime, claim: jobs.Claim, error: str) -> None:
+def _record_failure(runtime: WorkerRuntime, claim: jobs.Claim, error: str, *, park: bool) -> None:
     try:
         with runtime.engine.write() as tx:
             tx.enter(claim.owner)
-            claim.fail(tx, runtime.clock.now(), error)
+            claim.fail(tx, runtime.clock.now(), error, park=park)
     except ReverieError as lost:
         # The job is due again when its lease ends, and this attempt is counted already.
         log.warning("%s", lost)

@@ -380,6 +380,17 @@ def person_changes_since(
     return [(row[0], row[1]) for row in rows]
 
 
+def entries_by_actor(tx: Transaction, owner: Owner, position: int, actor: str) -> list[LogEntry]:
+    """The versions of memories that an actor wrote after a position, in order."""
+    return log_rows.read_undamaged(
+        tx,
+        owner,
+        "FROM log WHERE space = ? AND owner = ? AND position > ? AND actor = ? "
+        "AND memory IS NOT NULL ORDER BY position",
+        (*owner, position, actor),
+    )
+
+
 def session_appends(
     tx: Transaction, owner: Owner, session: str, first: int, count: int
 ) -> list[LogEntry]:

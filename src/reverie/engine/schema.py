@@ -225,6 +225,13 @@ STEPS: tuple[tuple[str, ...], ...] = (
         "DROP INDEX memories_subject",
         """CREATE INDEX memories_subject ON memories (space, owner, subject_key, category)
             WHERE subject_key IS NOT NULL AND forgotten_at IS NULL""",
+        # yields: while the job waits for a retry, later jobs of its lane run. overtaken: a later
+        # job of its kind and owner was done before it (1), also while it waited for a retry (2), or
+        # may have been. calls: the model calls made for it.
+        "ALTER TABLE jobs ADD COLUMN yields BIGINT NOT NULL DEFAULT 0",
+        "ALTER TABLE jobs ADD COLUMN overtaken BIGINT NOT NULL DEFAULT 0",
+        "ALTER TABLE jobs ADD COLUMN calls BIGINT NOT NULL DEFAULT 0",
+        "UPDATE jobs SET yields = 1, overtaken = 2 WHERE kind = 'learn'",
     ),
 )
 
@@ -327,7 +334,8 @@ TABLES = (
     _table(
         "jobs",
         "space job",
-        "owner kind lane state due_at attempts token payload error created_at",
+        "owner kind lane state due_at attempts token payload error created_at yields overtaken "
+        "calls",
     ),
     _table("due", "space owner", "at"),
 )

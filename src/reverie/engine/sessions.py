@@ -567,6 +567,18 @@ def find_event_entry(tx: Transaction, owner: Owner, origin: Origin) -> LogEntry 
     return None if row is None else log.find_at_position(tx, owner, row[0])
 
 
+def list_user_turns(tx: Transaction, owner: Owner, after: int) -> list[Origin]:
+    """The messages of users after a position of the log, in order."""
+    return [
+        Origin(*row)
+        for row in tx.all(
+            "SELECT session, sequence FROM events WHERE space = ? AND owner = ? AND position > ? "
+            "AND role = 'user' ORDER BY position",
+            (*owner, after),
+        )
+    ]
+
+
 def find_by_chain(
     tx: Transaction, owner: Owner, chain: str, among: Container[str] | None = None
 ) -> EventRow | None:

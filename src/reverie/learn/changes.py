@@ -2,7 +2,7 @@
 
 A plan is a proposal: each change names the version it was planned on. If one of these versions is
 no longer current, nothing is applied and the plan has to be made again. What a person has revised,
-forgotten or erased since the turn is never undone.
+forgotten or erased since the turn is never undone, and neither is what later turns taught.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from reverie.engine import index, index_check, log, sessions
+from reverie.engine import index, index_check, log
 from reverie.engine.index import MemoryRow
 from reverie.errors import ReverieError
+from reverie.learn import overtaken
 from reverie.learn.rules.own_words import OwnWords
 from reverie.model import Memory, Origin
 from reverie.protocols import Owner, Transaction
@@ -25,7 +26,7 @@ from reverie.write.memories import less_trusted
 from reverie.write.proposals import ProposedFact
 from reverie.write.runtime import Runtime
 from reverie.write.validate import Draft, PreparedText
-from reverie.write.writer import Writer, WriteStamp
+from reverie.write.writer import LEARNER, Writer, WriteStamp
 
 _ASSISTANT = (
     r"(?:assistant|ai|chat ?bot|bot|(?:language )?model|llm|agent|you|"
@@ -65,6 +66,7 @@ UNRECONCILED = "unreconciled"
 USER_TERMS = frozenset(analyse("user").counts)
 ERASED_SINCE = "something was erased after this was said"
 CHANGED_SINCE = "something like it was revised or forgotten after this was said"
+SAID_SINCE = "something like it was said later and is remembered already"
 UNREQUESTED = "it tells the assistant what to do, and was not asked for"
 
 
@@ -96,6 +98,7 @@ class PlannedChange:
 
     ``target`` is the memory to change, as it was when the plan was made. ``replaces`` are the ids
     of memories that the plan forgets in favour of this one. ``explicit``: the user asked for it.
+    ``doubt`` is why a person should confirm it, if they should.
     """
 
     event: Literal["ADD", "UPDATE", "DELETE"]
@@ -107,6 +110,7 @@ class PlannedChange:
     tags: tuple[str, ...] = ()
     reason: str | None = None
     replaces: tuple[str, ...] = ()
+    doubt: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,21 +124,39 @@ class PreparedChange:
 
 @dataclass(frozen=True, slots=True)
 class LaterEdits:
-    """What a person revised, forgot or erased after a turn; learning from it must not undo that."""
+    """What a person revised, forgot or erased after a turn; learning from it must not undo that.
+
+    ``taught`` and ``taught_subjects`` are the words and the subjects of what later turns taught.
+    """
 
     contents: frozenset[str]
     subjects: frozenset[tuple[str, str]]
     memories: frozenset[str]
     terms: frozenset[frozenset[str]]
     erased: bool
+    taught: frozenset[frozenset[str]] = frozenset()
+    taught_subjects: frozenset[tuple[str, str]] = frozenset()
 
-    def review_reason(self, content: str) -> str | None:
-        """Return why a person should confirm a content that may restate what they changed."""
+    def review_reason(self, change: PlannedChange) -> str | None:
+        """Return why a person should confirm a change: it may undo what was changed or said since.
+
+        None when it cannot.
+        """
+        if change.doubt is not None:
+            return change.doubt
         if self.erased:
             return ERASED_SINCE
-        mine = content_terms(content)
-        alike = any(len(mine & theirs) * 3 >= len(mine) for theirs in self.terms if mine & theirs)
-        return CHANGED_SINCE if alike else None
+        mine = content_terms(change.content)
+        if _is_alike(mine, self.terms, 3):
+            return CHANGED_SINCE
+        subject = subject_key(change.subject)
+        named = subject is not None and (change.category, subject) in self.taught_subjects
+        return SAID_SINCE if named or _is_alike(mine, self.taught, 2) else None
+
+
+def _is_alike(mine: frozenset[str], others: Iterable[frozenset[str]], parts: int) -> bool:
+    """Whether one of the others has so much of these words: a half or a third (``parts``)."""
+    return any(len(mine & theirs) * parts >= len(mine) for theirs in others if mine & theirs)
 
 
 def prepare(
@@ -164,14 +186,23 @@ def prepare(
 
 
 def apply(
-    w: Writer, turn: UserTurn, prepared: Sequence[PreparedChange], seen: int, source: str
+    w: Writer,
+    turn: UserTurn,
+    prepared: Sequence[PreparedChange],
+    seen: int,
+    source: str,
+    *,
+    late: bool = False,
 ) -> None:
     """Apply all changes, or raise StalePlan and apply none.
 
-    ``seen`` is the last log position when they were planned.
+    ``seen`` is the last log position when they were planned. ``late``: later turns were learned
+    before this one, and a change that resembles what they taught becomes a proposal.
     """
     tx, owner = w.tx, w.owner
     settled = edits_since(tx, owner, turn.position)
+    if late:
+        settled = _with_later_lessons(tx, owner, turn.position, settled)
     places = {
         each.change.target.id: _require_current(tx, owner, each.change)
         for each in prepared
@@ -188,7 +219,7 @@ def apply(
     spared = {
         memory
         for each in prepared
-        if _is_unrequested(each.change, turn)
+        if each.change.replaces and _add_doubt(each.change, turn, settled)
         for memory in each.change.replaces
     }
     for each in prepared:
@@ -205,8 +236,8 @@ def apply(
             continue
         if change.event == "DELETE":
             _forget(w, turn, change, place)
-        elif _is_unrequested(change, turn):
-            _propose_instead(w, turn, change, source)
+        elif doubt := _update_doubt(change, turn, settled):
+            _propose_instead(w, turn, change, source, doubt)
         else:
             _revise(w, turn, each, place, source)
 
@@ -235,10 +266,8 @@ def _is_superseded(tx: Transaction, owner: Owner, turn: UserTurn, place: MemoryR
     That may have been in another session: the turns of two sessions are learned in any order.
     """
     entry = index_check.read_current(tx, owner, place)
-    if entry.trust == "person" and entry.position > turn.position:
-        return True
-    source = None if entry.origin is None else sessions.find_event_entry(tx, owner, entry.origin)
-    return source is not None and source.position > turn.position
+    taught = overtaken.taught_position(tx, owner, entry)
+    return taught is not None and taught > turn.position
 
 
 def _add(w: Writer, turn: UserTurn, each: PreparedChange, settled: LaterEdits, source: str) -> None:
@@ -252,9 +281,7 @@ def _add(w: Writer, turn: UserTurn, each: PreparedChange, settled: LaterEdits, s
     if is_known(w, each.draft):
         return
     asks = w.runtime.settings.write_policy.lower() == "ask" and not change.explicit
-    doubt = settled.review_reason(change.content)
-    if doubt is None and _is_unrequested(change, turn):
-        doubt = UNREQUESTED
+    doubt = _add_doubt(change, turn, settled)
     if asks or doubt is not None:
         proposed = ProposedFact(change.content, each.draft.category, each.draft.subject, source)
         proposals.propose(w, turn.origin, proposed, doubt or change.reason)
@@ -263,12 +290,29 @@ def _add(w: Writer, turn: UserTurn, each: PreparedChange, settled: LaterEdits, s
     w.add_memory(each.draft, stamp)
 
 
-def _propose_instead(w: Writer, turn: UserTurn, change: PlannedChange, source: str) -> None:
+def _add_doubt(change: PlannedChange, turn: UserTurn, settled: LaterEdits) -> str | None:
+    """Return why a new memory is only proposed; None when nothing speaks against it."""
+    doubt = settled.review_reason(change)
+    return UNREQUESTED if doubt is None and _is_unrequested(change, turn) else doubt
+
+
+def _update_doubt(change: PlannedChange, turn: UserTurn, settled: LaterEdits) -> str | None:
+    """Return why the new text of a memory is only proposed; None when it is written."""
+    if _is_unrequested(change, turn):
+        return UNREQUESTED
+    if change.doubt is not None:
+        return change.doubt
+    return SAID_SINCE if _is_alike(content_terms(change.content), settled.taught, 2) else None
+
+
+def _propose_instead(
+    w: Writer, turn: UserTurn, change: PlannedChange, source: str, doubt: str
+) -> None:
     """Propose the new text of a memory as a new memory, unless that proposal exists already."""
     proposed = ProposedFact(change.content, change.category, change.subject, source)
     draft = proposals.draft_from_proposal(w.runtime, proposed)
     if not is_known(w, draft):
-        proposals.propose(w, turn.origin, proposed, UNREQUESTED)
+        proposals.propose(w, turn.origin, proposed, doubt)
 
 
 def _is_unrequested(change: PlannedChange, turn: UserTurn) -> bool:
@@ -350,6 +394,21 @@ def edits_since(tx: Transaction, owner: Owner, position: int) -> LaterEdits:
     return LaterEdits(
         frozenset(contents), frozenset(subjects), frozenset(memories), frozenset(terms), erased
     )
+
+
+def _with_later_lessons(
+    tx: Transaction, owner: Owner, position: int, settled: LaterEdits
+) -> LaterEdits:
+    """Add what turns after a position taught."""
+    taught, subjects = set[frozenset[str]](), set[tuple[str, str]]()
+    for entry in overtaken.entries_taught_later(tx, owner, position, LEARNER):
+        if entry.body is None or entry.op == "erase":
+            continue
+        taught.add(content_terms(entry.body["content"]))
+        subject = subject_key(entry.body["subject"])
+        if subject is not None:
+            subjects.add((entry.body["category"], subject))
+    return replace(settled, taught=frozenset(taught), taught_subjects=frozenset(subjects))
 
 
 def content_terms(content: str) -> frozenset[str]:

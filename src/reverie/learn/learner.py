@@ -6,25 +6,27 @@ turn stays, and the job is retried until it is parked where people can see it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
-from reverie.agenda.jobs import Claim
+from reverie.agenda.jobs import Claim, ParkJob
 from reverie.engine import index, index_check, log, sessions
 from reverie.engine.index import Filter
 from reverie.errors import ModelFailed
-from reverie.learn import changes, prompts
+from reverie.learn import changes, overtaken, prompts
 from reverie.learn.changes import UNRECONCILED, PlannedChange, StalePlan, UserTurn
-from reverie.learn.llm import open_model
+from reverie.learn.llm import CallLimit, open_model
+from reverie.learn.overtaken import LaterTurns
 from reverie.learn.prompts import Decision, Fact
 from reverie.learn.rules import patterns
 from reverie.learn.rules.own_words import find_own_words
 from reverie.model import Memory, Origin, Trust
-from reverie.protocols import ChatModel, Owner, Transaction
+from reverie.protocols import Answer, ChatModel, Owner, Transaction
 from reverie.recall import recall
 from reverie.recall.query import Query
 from reverie.text.messages import user_text
-from reverie.text.normalize import nfkc_casefold, replace_surrogates, subject_key
+from reverie.text.normalize import replace_surrogates
 from reverie.write.runtime import Runtime
 from reverie.write.writer import LEARNER, Author, Writer
 
@@ -34,6 +36,9 @@ MAX_NEIGHBORS = 5
 MAX_PLANS = 3
 # After this many attempts of the job, facts are added without reconciling them with memories.
 MAX_RECONCILE_TRIES = 5
+# How many requests are sent to a model for one turn, over all attempts of its job. Five attempts
+# that fail on the second question use them up: one request for the facts, three for decisions.
+MAX_CALLS = 20
 EARLIER_EVENTS = 4
 EARLIER_CHARS = 500
 # A fixed text: words of the turn would survive in the log when the turn is erased.
@@ -42,7 +47,10 @@ RETRACTED_REASON = "a later turn says that it is no longer so"
 
 def learn(runtime: Runtime, claim: Claim) -> None:
     """Run a ``learn`` job: learn from the turn that its payload names, by rules or by a model."""
-    turn = _read_turn(runtime, claim)
+    origin = Origin(claim.payload["session"], claim.payload["sequence"])
+    with runtime.engine.read() as tx:
+        tx.enter(claim.owner)
+        turn = _read_turn(tx, claim.owner, origin)
     how = runtime.settings.learn_mode
     # A turn without words of the person's own is never sent to a model.
     if turn is None or how == "off" or not turn.own.segments:
@@ -55,18 +63,15 @@ def learn(runtime: Runtime, claim: Claim) -> None:
         _learn_by_model(runtime, claim, turn)
 
 
-def _read_turn(runtime: Runtime, claim: Claim) -> UserTurn | None:
-    """Read the turn of a job and the turns before it, or return None when it was erased."""
-    origin = Origin(claim.payload["session"], claim.payload["sequence"])
-    with runtime.engine.read() as tx:
-        tx.enter(claim.owner)
-        entry = sessions.find_event_entry(tx, claim.owner, origin)
-        if entry is None or entry.body is None:
-            return None
-        text = user_text(entry.body["message"])
-        before = index_check.read_surrounding_events(
-            tx, claim.owner, None, sessions.event_from_entry(entry, None), EARLIER_EVENTS, 0
-        )[:-1]
+def _read_turn(tx: Transaction, owner: Owner, origin: Origin) -> UserTurn | None:
+    """Read a turn and the turns before it, or return None when it may not be learned from."""
+    entry = overtaken.read_turn_entry(tx, owner, origin)
+    if entry is None or entry.body is None:
+        return None
+    text = user_text(entry.body["message"])
+    before = index_check.read_surrounding_events(
+        tx, owner, None, sessions.event_from_entry(entry, None), EARLIER_EVENTS, 0
+    )[:-1]
     earlier = tuple(
         (event.role, event.text[:EARLIER_CHARS])
         for event in before
@@ -79,19 +84,46 @@ def _read_turn(runtime: Runtime, claim: Claim) -> UserTurn | None:
     return UserTurn(origin, entry.position, readable, earlier, bool(requests), own, requests)
 
 
+class Plan(NamedTuple):
+    """The changes planned from one turn, and what they were planned on.
+
+    ``seen`` is the last position of the log then, ``later`` are the turns that had overtaken it.
+    """
+
+    changes: Sequence[PlannedChange]
+    seen: int
+    later: LaterTurns
+    trust: Trust
+    source: str
+
+
 # -- by rules -------------------------------------------------------------------------------------
 
 
 def _learn_by_rules(runtime: Runtime, claim: Claim, turn: UserTurn) -> None:
-    statements = patterns.extract_statements(turn.text) or _read_correction(turn)
+    statements = read_statements(turn)
     for _ in range(MAX_PLANS):
         with runtime.engine.read() as tx:
             tx.enter(claim.owner)
             seen = log.last_position(tx, claim.owner)
-            planned = plan_by_rules(tx, claim.owner, statements, runtime.clock.now())
-        if _try_apply(runtime, claim, turn, planned, seen, "agent", RULES_SOURCE):
+            later = overtaken.list_later_turns(tx, claim, turn.position)
+            valid = overtaken.without_outdated(statements, _later_statements(tx, claim, later))
+            planned = plan_by_rules(tx, claim.owner, valid, turn.position, runtime.clock.now())
+        if not later.complete:
+            planned = [replace(each, doubt=changes.SAID_SINCE) for each in planned]
+        if _try_apply(runtime, claim, turn, Plan(planned, seen, later, "agent", RULES_SOURCE)):
             return
     raise StalePlan("memories kept changing while a turn was learned from")
+
+
+def read_statements(turn: UserTurn) -> list[patterns.Statement]:
+    """Return what a turn states, by rules."""
+    return patterns.extract_statements(turn.text) or _read_correction(turn)
+
+
+def _later_statements(tx: Transaction, claim: Claim, later: LaterTurns) -> list[patterns.Statement]:
+    turns = (_read_turn(tx, claim.owner, origin) for origin in later.origins)
+    return [each for turn in turns if turn is not None for each in read_statements(turn)]
 
 
 def _read_correction(turn: UserTurn) -> list[patterns.Statement]:
@@ -102,24 +134,32 @@ def _read_correction(turn: UserTurn) -> list[patterns.Statement]:
 
 
 def plan_by_rules(
-    tx: Transaction, owner: Owner, statements: Sequence[patterns.Statement], now: int
+    tx: Transaction,
+    owner: Owner,
+    statements: Sequence[patterns.Statement],
+    position: int,
+    now: int,
 ) -> list[PlannedChange]:
-    """Turn statements into changes; of two about the same subject the later one wins."""
+    """Turn the statements of a turn at this position into changes.
+
+    Of two about the same subject the later one wins.
+    """
     planned: dict[object, PlannedChange] = {}
     for number, statement in enumerate(statements):
-        subject = subject_key(statement.subject)
-        if subject is None or not (statement.single_valued or statement.retracts):
+        slot = overtaken.statement_slot(statement)
+        if slot is None or not (statement.single_valued or statement.retracts):
             planned[number] = _addition(statement)
             continue
-        slot = (statement.category, subject)
         before = planned.get(slot)
-        known = before.target if before else _find_by_subject(tx, owner, *slot, now)
+        found = overtaken.find_known(tx, owner, slot, position, now)
+        known = before.target if before else found.memory
         if not statement.retracts:
-            planned[slot] = _replacement(statement, known)
+            if not found.taught_later:
+                planned[slot] = _replacement(statement, known)
         elif before is not None and before.event == "ADD":
-            if _mentions(before.content, statement):
+            if overtaken.mentions(before.content, statement):
                 del planned[slot]
-        elif known is not None and _mentions(
+        elif known is not None and overtaken.mentions(
             before.content if before else known.content, statement
         ):
             planned[slot] = PlannedChange("DELETE", "", target=known, reason=RETRACTED_REASON)
@@ -138,24 +178,61 @@ def _replacement(statement: patterns.Statement, known: Memory | None) -> Planned
     return added if known is None else replace(added, event="UPDATE", target=known)
 
 
-def _mentions(content: str, statement: patterns.Statement) -> bool:
-    value = nfkc_casefold(statement.value or "")
-    return bool(value) and value in nfkc_casefold(content)
-
-
-def _find_by_subject(
-    tx: Transaction, owner: Owner, category: str, subject: str, now: int
-) -> Memory | None:
-    place = index.find_subject(tx, owner, category, subject, now)
-    return None if place is None else index_check.read_current(tx, owner, place).state(None)
-
-
 # -- by a model -----------------------------------------------------------------------------------
 
 
+@dataclass(slots=True)
+class CountedModel:
+    """A chat model whose calls are counted in a job before they are made, and end at MAX_CALLS.
+
+    The count is durable: it holds over all attempts, and when a worker is killed during a call.
+    """
+
+    model: ChatModel
+    runtime: Runtime
+    claim: Claim
+    is_spent: bool = field(default=False, init=False)
+
+    @property
+    def name(self) -> str:
+        return self.model.name
+
+    def ask(
+        self,
+        instructions: str,
+        question: str,
+        shape: type[Answer],
+        check: Callable[[Answer], str | None] | None = None,
+        before_call: Callable[[], None] | None = None,
+    ) -> Answer:
+        """Ask the model; raise ModelFailed when no call is left for this turn."""
+        return self.model.ask(instructions, question, shape, check, before_call or self._count)
+
+    def _count(self) -> None:
+        with self.runtime.engine.write() as tx:
+            tx.enter(self.claim.owner, alone=False)
+            left = self.claim.count_call(tx, MAX_CALLS)
+        self.is_spent = left <= 0
+        if left < 0:
+            raise CallLimit(
+                f"gave no usable answer in {MAX_CALLS} calls for one turn, and is not called "
+                "again: check the model, then run 'reverie jobs retry'"
+            )
+
+
 def _learn_by_model(runtime: Runtime, claim: Claim, turn: UserTurn) -> None:
-    model = open_model(runtime.settings)
-    assert model is not None
+    opened = open_model(runtime.settings)
+    assert opened is not None
+    model = CountedModel(opened, runtime, claim)
+    try:
+        _ask_and_apply(runtime, claim, turn, model)
+    except ModelFailed as error:
+        if model.is_spent:
+            raise ParkJob("no calls are left for this turn") from error
+        raise
+
+
+def _ask_and_apply(runtime: Runtime, claim: Claim, turn: UserTurn, model: CountedModel) -> None:
     facts = prompts.extract_facts(
         model,
         turn.own.text_with_omission,
@@ -171,20 +248,21 @@ def _learn_by_model(runtime: Runtime, claim: Claim, turn: UserTurn) -> None:
         with runtime.engine.read() as tx:
             tx.enter(claim.owner)
             seen = log.last_position(tx, claim.owner)
+            later = overtaken.list_later_turns(tx, claim, turn.position)
         planned = _plan_by_model(runtime, claim, model, turn, facts)
-        if _try_apply(runtime, claim, turn, planned, seen, "model", model.name):
+        if _try_apply(runtime, claim, turn, Plan(planned, seen, later, "model", model.name)):
             return
     raise StalePlan("memories kept changing while a turn was learned from")
 
 
 def _plan_by_model(
-    runtime: Runtime, claim: Claim, model: ChatModel, turn: UserTurn, facts: Sequence[Fact]
+    runtime: Runtime, claim: Claim, model: CountedModel, turn: UserTurn, facts: Sequence[Fact]
 ) -> list[PlannedChange]:
     known = _find_similar(runtime, claim.owner, facts)
     try:
         decisions = prompts.reconcile_facts(model, facts, [memory.content for memory in known])
     except ModelFailed as error:
-        if claim.attempts < MAX_RECONCILE_TRIES:
+        if claim.attempts < MAX_RECONCILE_TRIES and not model.is_spent:
             raise
         return [_unreconciled(fact, turn, error) for fact in facts]
     return plan_by_decisions(facts, known, decisions, turn.explicit, runtime.settings.fact_chars)
@@ -262,25 +340,23 @@ def _find_similar(runtime: Runtime, owner: Owner, facts: Sequence[Fact]) -> list
 # -- applying -------------------------------------------------------------------------------------
 
 
-def _try_apply(
-    runtime: Runtime,
-    claim: Claim,
-    turn: UserTurn,
-    planned: Sequence[PlannedChange],
-    seen: int,
-    trust: Trust,
-    source: str,
-) -> bool:
+def _try_apply(runtime: Runtime, claim: Claim, turn: UserTurn, plan: Plan) -> bool:
     """Apply the changes and finish the job in one transaction; False when the plan was stale."""
-    prepared = changes.prepare(runtime, planned, source)
+    prepared = changes.prepare(runtime, plan.changes, plan.source)
     try:
         with runtime.engine.write() as tx:
             tx.enter(claim.owner)
             index.require_current_index(tx)
+            if overtaken.list_later_turns(tx, claim, turn.position) != plan.later:
+                raise StalePlan("a later turn was learned while this one was planned")
             if prepared and sessions.find_event_entry(tx, claim.owner, turn.origin) is not None:
-                author = Author(log.scope_of(tx, claim.owner), LEARNER, trust)
+                author = Author(log.scope_of(tx, claim.owner), LEARNER, plan.trust)
                 w = Writer(tx, runtime, claim.owner, author)
-                changes.apply(w, turn, prepared, seen, source)
+                # What rules state of a subject was compared with later turns already. A model saw
+                # what is known, but not that it is newer than a turn which failed before.
+                late = plan.later.retried and plan.source != RULES_SOURCE
+                changes.apply(w, turn, prepared, plan.seen, plan.source, late=late)
+            claim.mark_overtaken(tx)
             claim.finish(tx)
     except StalePlan:
         return False

@@ -19,7 +19,7 @@ from inspect import signature
 from threading import Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from reverie.errors import ConfigError, MissingExtra, ModelFailed
+from reverie.errors import ConfigError, MissingExtra, ModelFailed, ReverieError
 from reverie.http_guard import is_loopback, split_service_url, without_credentials
 from reverie.protocols import Answer, ChatModel
 from reverie.text.normalize import SURROGATE, replace_surrogates
@@ -123,20 +123,27 @@ class PydanticAIModel:
         question: str,
         shape: type[Answer],
         check: Callable[[Answer], str | None] | None = None,
+        before_call: Callable[[], None] | None = None,
     ) -> Answer:
         """Return one answer of this shape, after at most three tries within the deadline.
 
         ``check`` says what is wrong with an answer. The model reads it, and it may end up in the
-        message of ModelFailed.
+        message of ModelFailed. ``before_call`` may raise CallLimit, or an error of Reverie's, which
+        is raised here again.
         """
-        hook = _answer_hook(shape, check)
+        hooks: dict[str, Any] = {"after_model_request": _answer_hook(shape, check)}
+        if before_call is not None:
+            hooks["before_model_request"] = _call_hook(before_call)
         while True:
             texts = (replace_surrogates(instructions), replace_surrogates(question))
-            run = self._run_agent(*texts, shape, hook)
+            run = self._run_agent(*texts, shape, hooks)
             task = _run_in_thread(run, self._deadline + CANCEL_TIMEOUT)
             error = TimeoutError() if task is None or task.cancelled() else task.exception()
             if task is not None and error is None:
                 return task.result()
+            for cause in _exception_chain(error):
+                if isinstance(cause, ReverieError):
+                    raise cause
             if self._without_schema or _http_status(error) not in {400, 422}:
                 break
             # Some services refuse a schema: from now on only the instructions hold it.
@@ -145,15 +152,15 @@ class PydanticAIModel:
         raise ModelFailed(f"{self._label} {self._describe_failure(error)}")
 
     async def _run_agent(
-        self, instructions: str, question: str, shape: type[Answer], hook: Any
+        self, instructions: str, question: str, shape: type[Answer], hooks: dict[str, Any]
     ) -> Answer:
         async with asyncio.timeout(self._deadline), self._client() as client:
-            agent = self._agent(self._model(client), instructions, shape, hook)
+            agent = self._agent(self._model(client), instructions, shape, hooks)
             async with agent:
                 return (await agent.run(question)).output
 
     def _agent(
-        self, model: Model[Any], instructions: str, shape: type[Answer], hook: Any
+        self, model: Model[Any], instructions: str, shape: type[Answer], hooks: dict[str, Any]
     ) -> Agent[object, Answer]:
         from pydantic_ai import Agent, NativeOutput, PromptedOutput
         from pydantic_ai.capabilities import Hooks
@@ -171,7 +178,7 @@ class PydanticAIModel:
             name="reverie",
             retries={"output": MAX_TRIES - 1, "tools": 0},
             model_settings=_model_settings(model),
-            capabilities=[Hooks(after_model_request=hook)],
+            capabilities=[Hooks(**hooks)],
         )
         agent.instrument = False
         return agent
@@ -271,7 +278,7 @@ class PydanticAIModel:
         if status := _status_problem(_http_status(error)):
             return status
         for cause in _exception_chain(error):
-            if isinstance(cause, _BadResponse):
+            if isinstance(cause, _BadResponse | CallLimit):
                 return str(cause)
             if isinstance(cause, _InvalidAnswer):
                 return f"gave no usable answer in {MAX_TRIES} tries: {cause.problem}"
@@ -283,6 +290,10 @@ class PydanticAIModel:
                 kind = type(cause).__name__
                 return f"cannot be reached or broke off ({kind}): check the network and the address"
         return f"gave no usable answer ({type(error).__name__}): check that it is a chat model"
+
+
+class CallLimit(Exception):
+    """No further request may be sent; the text completes a sentence about the model."""
 
 
 class _BadResponse(Exception):
@@ -298,6 +309,18 @@ class _InvalidAnswer(Exception):
     def __init__(self, problem: str, hint: str = "") -> None:
         super().__init__(f"{problem} ({hint})" if hint else problem)
         self.problem = problem
+
+
+def _call_hook(before_call: Callable[[], None]) -> Any:
+    """Return a hook that calls a function before each request."""
+
+    async def call_first(
+        _: RunContext[Any], request_context: ModelRequestContext
+    ) -> ModelRequestContext:
+        before_call()
+        return request_context
+
+    return call_first
 
 
 def _answer_hook(shape: type[Answer], check: Callable[[Answer], str | None] | None) -> Any:

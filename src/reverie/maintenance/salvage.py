@@ -409,6 +409,8 @@ def _write_jobs(tx: Transaction, jobs: Iterable[Row]) -> None:
             state = "parked" if job["state"] == "parked" else "ready"
             rows.append(tuple((job | {"state": state, "token": None}).values()))
     tx.many(f"INSERT INTO jobs ({JOB_COLUMNS}) VALUES ({', '.join('?' * len(names))})", rows)
+    # As the step of the schema does that adds these columns: older stores do not have them.
+    tx.run("UPDATE jobs SET yields = 1, overtaken = 2 WHERE kind = 'learn'")
     tx.run(
         "UPDATE counters SET job = COALESCE("
         "(SELECT MAX(j.job) FROM jobs j WHERE j.space = counters.space), 0)"

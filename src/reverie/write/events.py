@@ -189,7 +189,7 @@ def _queue_jobs(w: Writer, session: str, events: Sequence[Event]) -> None:
         for event in events:
             if user_text(event.message).strip():
                 payload = {"session": session, "sequence": event.sequence}
-                w.queue("learn", payload, lane=f"learn:{session}")
+                w.queue("learn", payload, lane=f"learn:{session}", yields=True)
     queue_summary(w, session)
 
 

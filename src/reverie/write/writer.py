@@ -202,11 +202,18 @@ class Writer:
         *,
         due_at: int | None = None,
         lane: str | None = None,
+        yields: bool = False,
     ) -> int:
-        """Queue a job, due now unless told otherwise. Jobs of one lane run in order."""
+        """Queue a job, due now unless told otherwise. Jobs of one lane run in order.
+
+        With ``yields``, later jobs of the lane run while this one waits for a retry.
+        """
         now = self.now()
         due_at = now if due_at is None else due_at
-        return jobs.add(self.tx, self.owner, kind, payload or {}, due_at=due_at, now=now, lane=lane)
+        refers_to = payload or {}
+        return jobs.add(
+            self.tx, self.owner, kind, refers_to, due_at=due_at, now=now, lane=lane, yields=yields
+        )
 
     def queue_expiry(self, state: Memory) -> None:
         """Queue the job that forgets a memory at its ``expires_at``, if it has one."""

@@ -1,0 +1,144 @@
+"""Turns that are learned late: later turns of the same owner were learned before them.
+
+A turn that a model fails on waits for its next attempt, and the turns after it are learned
+meanwhile. What these said is never replaced or contradicted by what was said before them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from reverie.agenda import jobs
+from reverie.agenda.jobs import Claim
+from reverie.engine import index, index_check, log, sessions
+from reverie.engine.index import Filter
+from reverie.engine.log import LogEntry
+from reverie.learn.rules.patterns import Statement
+from reverie.model import UNTRUSTED, Memory, Origin
+from reverie.protocols import Owner, Transaction
+from reverie.text.normalize import nfkc_casefold, subject_key
+
+# How many later turns are read for the statements in them. With more, a person is asked.
+MAX_LATER_TURNS = 1_000
+
+
+class LaterTurns(NamedTuple):
+    """The turns that were said after a turn and learned before it, in order.
+
+    ``complete``: there are no more than these. ``retried``: the turn waited for a retry meanwhile,
+    as opposed to turns of two sessions that are learned at about the same time.
+    """
+
+    origins: tuple[Origin, ...] = ()
+    complete: bool = True
+    retried: bool = False
+
+
+def list_later_turns(tx: Transaction, claim: Claim, position: int) -> LaterTurns:
+    """List the owner's turns after a position that wait for no ``learn`` job any more."""
+    if not (overtaken := claim.overtaken(tx)):
+        return LaterTurns()
+    waiting = {
+        Origin(payload["session"], payload["sequence"])
+        for payload in jobs.list_payloads(tx, claim.owner, claim.kind)
+    }
+    said = sessions.list_user_turns(tx, claim.owner, position)
+    learned = [origin for origin in said if origin not in waiting]
+    return LaterTurns(
+        tuple(learned[:MAX_LATER_TURNS]),
+        complete=len(learned) <= MAX_LATER_TURNS,
+        retried=overtaken == jobs.OVERTAKEN_WAITING,
+    )
+
+
+def read_turn_entry(tx: Transaction, owner: Owner, origin: Origin) -> LogEntry | None:
+    """Read the entry of a turn that may be learned from; None if it was erased."""
+    entry = sessions.find_event_entry(tx, owner, origin)
+    if entry is None or entry.body is None or entry.trust in UNTRUSTED:
+        return None
+    return entry
+
+
+# -- statements -----------------------------------------------------------------------------------
+
+
+def statement_slot(statement: Statement) -> tuple[str, str] | None:
+    """Return the category and subject by which a statement is replaced or retracted."""
+    subject = subject_key(statement.subject)
+    return None if subject is None else (statement.category, subject)
+
+
+def mentions(content: str, retraction: Statement) -> bool:
+    """Whether a content speaks of what a statement retracts."""
+    value = nfkc_casefold(retraction.value or "")
+    return bool(value) and value in nfkc_casefold(content)
+
+
+def without_outdated(
+    statements: Iterable[Statement], later: Sequence[Statement]
+) -> list[Statement]:
+    """Leave out the statements that later ones replace or retract."""
+    return [each for each in statements if not _is_outdated(each, later)]
+
+
+def _is_outdated(statement: Statement, later: Sequence[Statement]) -> bool:
+    slot = statement_slot(statement)
+    if slot is None or statement.retracts:
+        return False
+    about = [each for each in later if statement_slot(each) == slot]
+    return any(
+        mentions(statement.content, each)
+        if each.retracts
+        else each.single_valued and statement.single_valued
+        for each in about
+    )
+
+
+# -- memories -------------------------------------------------------------------------------------
+
+
+def taught_position(tx: Transaction, owner: Owner, entry: LogEntry) -> int | None:
+    """Return the position of what a version comes from: the event that it was learned from.
+
+    For what a person wrote it is the version's own position; None when nobody knows.
+    """
+    if entry.trust == "person":
+        return entry.position
+    source = None if entry.origin is None else sessions.find_event_entry(tx, owner, entry.origin)
+    return None if source is None else source.position
+
+
+class KnownOfSubject(NamedTuple):
+    """What is known of a subject: the newest memory taught before a turn, and whether one was
+    taught after it."""
+
+    memory: Memory | None
+    taught_later: bool
+
+
+def find_known(
+    tx: Transaction, owner: Owner, slot: tuple[str, str], position: int, now: int
+) -> KnownOfSubject:
+    """Find the living memory of a category and subject that a turn at this position changes."""
+    chosen = Filter(category=slot[0], subject_key=slot[1], alive_at=now)
+    earlier: list[tuple[int, Memory]] = []
+    places = index.list_memories(tx, owner, chosen)
+    for place in places:
+        entry = index_check.read_current(tx, owner, place)
+        taught = taught_position(tx, owner, entry)
+        if taught is None or taught <= position:
+            earlier.append((entry.position if taught is None else taught, entry.state(None)))
+    newest = max(earlier, key=lambda each: each[0])[1] if earlier else None
+    return KnownOfSubject(newest, len(earlier) < len(places))
+
+
+def entries_taught_later(
+    tx: Transaction, owner: Owner, position: int, actor: str
+) -> list[LogEntry]:
+    """Read the versions that ``actor`` learned from events after a position."""
+    return [
+        entry
+        for entry in log.entries_by_actor(tx, owner, position, actor)
+        if (taught_position(tx, owner, entry) or 0) > position
+    ]
