@@ -119,15 +119,16 @@ class Watch:
                 continue
             gone = {path for path in paths if disk.stamp(root / path) is None}
             due = (paths - gone) | missing.take_settled(gone, time.monotonic())
-            if due and (strange := self._foreign(due)) and self._sync(strange):
+            if due and (changed := self._changed(due)) and self._sync(changed):
                 due_at = min(due_at, time.monotonic() + PROBLEM_SCAN_SECONDS)
             if _unwatched(root, paths, set(folders) if linked else None):
                 return
 
-    def _foreign(self, paths: Iterable[str]) -> list[str]:
-        """Opened for each look: what is held open could be another's, or another disk's, by now."""
+    def _changed(self, paths: Iterable[str]) -> list[str]:
+        """Return the paths that seem changed; checked without the lock, only to save work."""
+        # Opened for each look: what is held open could be another's, or another disk's, by now.
         with service.open_vault(self._store) as vault:
-            return changed_paths(vault, paths)
+            return sorted(path for path in paths if not _is_unchanged(vault, path))
 
     def _changes(
         self, root: Path, folders: list[Path], recursive: bool, stop: threading.Event
@@ -217,11 +218,6 @@ def is_user_path(root: Path, path: Path) -> bool:
         return False
     above = [root.joinpath(*parts[:depth]) for depth in range(1, len(parts))]
     return not any(folder.is_symlink() for folder in above)
-
-
-def changed_paths(vault: Vault, paths: Iterable[str]) -> list[str]:
-    """Return the paths that seem changed; checked without the lock, only to save work."""
-    return sorted(path for path in paths if not _is_unchanged(vault, path))
 
 
 def _is_unchanged(vault: Vault, path: str) -> bool:
