@@ -65,13 +65,13 @@ class Editor(threading.Thread):
         elif choice < 0.9:
             self.kept.path(path).rename(self.kept.path(path).with_name(f"named-{self.edits}.md"))
         else:
-            turn = layout.from_deleted_path if "/deleted/" in path else layout.to_deleted_path
             place = layout.Folders().parse(path)
             assert place is not None
-            target = self.kept.path(turn(path))
+            moved = layout.relocate(path, deleted="/deleted/" not in path)
+            target = self.kept.path(moved)
             if target.exists():
                 self.replaces(target.read_bytes())
-            self.kept.move(path, turn(path))
+            self.kept.move(path, moved)
 
     def replaces(self, raw: bytes) -> None:
         """What nobody has seen yet is theirs to replace, by another text or another file."""

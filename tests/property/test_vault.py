@@ -251,8 +251,7 @@ class VaultActions:
         place = None if path is None else layout.Folders().parse(path)
         if path is None or place is None:
             return
-        turn = layout.from_deleted_path if place.deleted else layout.to_deleted_path
-        target = turn(path)
+        target = layout.relocate(path, deleted=not place.deleted)
         if not self.kept.path(target).exists():
             self.kept.move(path, target)
 

@@ -41,7 +41,6 @@ ANA, BOB = Scope("ana"), Scope("ana", "bob")
 SCOPES = st.sampled_from([ANA, BOB])
 # A plan that does not come to an end is a defect.
 MAX_ROUNDS = 50
-_NEW = FileStamp(0, 0, 0)
 STEPS = 40
 
 
@@ -53,7 +52,6 @@ class World:
         self.files: dict[str, tuple[bytes, FileStamp]] = {}
         self.cache: dict[str, VaultFile] = {}
         self.cursors: dict[Scope, int] = {}
-        self.held: set[str] = set()
         self.deletions: dict[Scope, int] = {}
         self.position = 0
         self.ticks = 0
@@ -148,7 +146,6 @@ class World:
             CacheState(
                 files=tuple(self.cache.values()),
                 cursors=dict(self.cursors),
-                held=frozenset(self.held),
                 deletions=dict(self.deletions),
                 totals=totals,
             ),
@@ -166,6 +163,8 @@ class World:
                 each for each in plan(self.snapshot(missing)) if not isinstance(each, act.Report)
             ]
             if not todo:
+                if missing != "ask":
+                    self.deletions.clear()
                 return True
             for action in todo:
                 if kill_after == 0:
@@ -180,7 +179,6 @@ class World:
 
     def drop(self, path: str) -> None:
         self.cache.pop(path, None)
-        self.held.discard(path)
 
 
 # -- the actions ----------------------------------------------------------------------------------
@@ -215,6 +213,8 @@ def _revise(world: World, action: act.Revise) -> None:
 def _forget(world: World, action: act.Forget) -> None:
     if world.histories()[action.scope, action.memory.id].current.forgotten_at is None:
         world.change(action.scope, "forget", action.memory.id, forgotten_at=1)
+    if action.reason == act.DELETED:
+        world.deletions[action.scope] = world.deletions.get(action.scope, 0) + 1
 
 
 def _restore(world: World, action: act.Restore) -> None:
@@ -222,19 +222,18 @@ def _restore(world: World, action: act.Restore) -> None:
 
 
 def _write_memory(world: World, action: act.WriteMemory) -> None:
-    file, memory, path = action.before, action.memory, action.path
+    file, memory, path = action.before, action.history.current, action.path
     before = None if file is None or file.path not in world.files else world.files[file.path][0]
     if file is None or file.path != path:
         path = world.free_path(path, memory.id)
-    raw = render.memory_file(memory, before, subjects=action.subjects)
+    raw = render.memory_file(memory, before, subjects=action.history.subjects)
     new = VaultFile(
         path,
         "memory",
-        action.scope,
+        action.history.scope,
         memory.id,
         memory.version,
         disk.digest(raw),
-        FileStamp(0, 0, 0),
     )
     world.put(new)
     world.put(new._replace(stamp=world.write(path, raw)))
@@ -252,7 +251,7 @@ def _keep_store_version(world: World, action: act.KeepStoreVersion) -> None:
     memory = action.memory
     path = world.free_path(layout.conflict_path(action.about, memory.version), memory.id)
     raw = render.conflict_file(memory)
-    file = VaultFile(path, "conflict", action.scope, memory.id, 0, disk.digest(raw), _NEW)
+    file = VaultFile(path, "conflict", action.scope, memory.id, 0, disk.digest(raw))
     world.put(file._replace(stamp=world.write(path, raw)))
 
 
@@ -274,15 +273,8 @@ _HANDLERS: dict[type[Action], Callable[[World, Any], object]] = {
     act.KeepStoreVersion: _keep_store_version,
     act.Adopt: lambda world, action: world.put(action.file),
     act.Drop: lambda world, action: world.drop(action.file.path),
-    act.Hold: lambda world, action: world.held.add(action.path),
-    act.Release: lambda world, action: world.held.discard(action.path),
-    act.CountDeletion: lambda world, action: world.deletions.update(
-        {action.scope: world.deletions.get(action.scope, 0) + 1}
-    ),
-    act.ResetDeletions: lambda world, action: world.deletions.clear(),
     act.AppendLog: _append_log,
     act.EraseFromLog: _nothing,
-    act.Silence: _nothing,
     act.WriteIndex: _nothing,
 }
 
@@ -457,8 +449,7 @@ class VaultPlanMachine(RuleBasedStateMachine):
         if found := self.settled_file(number):
             path, file = found
             gone = layout.is_deleted(path)
-            turn = layout.from_deleted_path if gone else layout.to_deleted_path
-            target = turn(path)
+            target = layout.relocate(path, deleted=not gone)
             if target in self.world.files:
                 return
             self.world.files[target] = self.world.files.pop(path)

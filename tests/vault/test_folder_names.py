@@ -125,11 +125,9 @@ def test_names_that_a_disk_confuses_are_kept_apart_by_the_renaming(tmp_path: Pat
     kept.sync()
     # As an earlier version left it, with its cache.
     with Vault.open(kept.root) as vault, vault.locked():
-        for space, folder in former.items():
-            for file in vault.files.list_owner(Scope(space)):
-                vault.move(file, f"{folder}-x/{file.path.partition('/')[2]}")
-        for space, folder in former.items():
-            for file in vault.files.list_owner(Scope(space)):
+        for ending in ("-x", ""):
+            for file in vault.files.below(""):
+                folder = former[file.scope.space] + ending
                 vault.move(file, f"{folder}/{file.path.partition('/')[2]}")
         vault.files.drop_meta("folder:")
     (kept.root / ".reverie" / "names.json").unlink()

@@ -188,7 +188,7 @@ def test_no_two_owners_share_a_folder_on_any_disk(vault: Vault) -> None:
         assert_one_component(folder)
         for spelled in spellings(folder):
             assert taken.setdefault(spelled, name) == name, (taken[spelled], name)
-        place = vault.parse_path(f"{folder}/facts/x.md")
+        place = vault.folders.parse(f"{folder}/facts/x.md")
         assert place is not None and place.scope == Scope(name)
 
 
@@ -201,10 +201,10 @@ def test_folders_of_two_users_or_sessions_differ(some: list[str]) -> None:
         for folders in (users, sessions):
             assert len(set(map(names.collision_key, folders))) == len(some)
         for name, path in zip(some, users, strict=True):
-            place = vault.parse_path(f"{path}/facts/x.md")
+            place = vault.folders.parse(f"{path}/facts/x.md")
             assert place is not None and place.scope == Scope("ana", name)
         for name, path in zip(some, sessions, strict=True):
-            place = vault.parse_path(f"{path}/turns.md")
+            place = vault.folders.parse(f"{path}/turns.md")
             assert place is not None and place.session == name
 
 
@@ -272,7 +272,7 @@ def test_file_gets_a_folder_of_its_month_once_the_folder_is_full(
         "ana/facts/1970-01-2/alec.md",
         "ana/facts/1970-01-2/alec-2.md",
     ]
-    places = [vault.parse_path(path) for path in made]
+    places = [vault.folders.parse(path) for path in made]
     assert all(place and (place.what, place.kind) == ("memory", "fact") for place in places)
     with Vault.open(vault.root) as again:
         assert again.roomy_path("ana/facts/x.md", 0) == "ana/facts/1970-01-2/x.md"

@@ -10,7 +10,7 @@ import pytest
 from reverie.errors import VaultError
 from reverie.model import Memory
 from reverie.vault import disk, execute, rebuild, service
-from reverie.vault.actions import Action, PutBack, WriteMemory, WriteSession
+from reverie.vault.actions import Action, Adopt, PutBack, WriteMemory, WriteSession
 from reverie.vault.disk import FileStamp
 from reverie.vault.execute import Executor
 from reverie.vault.plan_missing import MAX_AT_ONCE, WINDOW_MS, needs_confirmation
@@ -343,7 +343,7 @@ def test_held_files_stay_held_after_kills_and_in_new_processes(kept: Kept) -> No
     memories = remember(kept, 10)
     delete(kept, memories[:7])
     with pytest.MonkeyPatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr("reverie.vault.file_cache.FileCache.hold", _interrupted)
+        patched.setitem(execute._HANDLERS, Adopt, _interrupted)
         kept.sync()
     assert living(kept, memories) == 10
     kept.sync()

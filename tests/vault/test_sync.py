@@ -15,10 +15,11 @@ from reverie.model import Memory, Origin
 from reverie.vault import actions as act
 from reverie.vault import disk, execute
 from reverie.vault.actions import Action
-from reverie.vault.collect import MAX_READS, Collector
+from reverie.vault.collect import Collector
 from reverie.vault.execute import Executor
 from reverie.vault.session_files import SessionFiles
 from reverie.vault.state import Snapshot
+from reverie.vault.sync import MAX_PLANS
 from reverie.vault.vault import Vault
 from tests.messages import user
 from tests.vault.vaults import Kept, assert_equal
@@ -241,7 +242,7 @@ def test_sync_ends_while_a_person_keeps_saving_a_file(
 
     rounds = _meanwhile(monkeypatch, save)
     kept.sync(path)
-    assert len(rounds) <= MAX_READS + 2
+    assert len(rounds) <= MAX_PLANS + 2
 
 
 def _mirrored(kept: Kept, content: str) -> Memory:
@@ -277,10 +278,10 @@ def test_file_edited_after_the_plan_is_not_removed_with_its_double(
     assert len(kept.files()) == 2
     run = Executor.execute
 
-    def edited(self: Executor, actions: list[Action]) -> bool:
+    def edited(self: Executor, actions: list[Action], **named: bool) -> bool:
         if any(isinstance(action, act.RemoveFile) for action in actions):
             kept.edit(path, "alpha words", "my own new words")
-        return run(self, actions)
+        return run(self, actions, **named)
 
     with monkeypatch.context() as patched:
         patched.setattr(Executor, "execute", edited)
@@ -371,11 +372,11 @@ def test_swapped_files_killed_after_the_first_plan_stay_one_file_each(
     kept.write(second, texts[0])
     run, plans = Executor.execute, list[None]()
 
-    def once(self: Executor, actions: list[Action]) -> bool:
+    def once(self: Executor, actions: list[Action], **named: bool) -> bool:
         if plans:
             raise Killed
         plans.append(None)
-        return run(self, actions)
+        return run(self, actions, **named)
 
     with monkeypatch.context() as patched:
         patched.setattr(Executor, "execute", once)

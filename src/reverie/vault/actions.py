@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from reverie.engine.log import LogEntry
-from reverie.model import Memory, Origin, Scope
+from reverie.model import Memory, Scope
 from reverie.text.normalize import one_line
 from reverie.vault.edits import FileLabels
 from reverie.vault.file_cache import VaultFile
-from reverie.vault.state import DiskFile
+from reverie.vault.state import DiskFile, MemoryHistory
 
 ReportField = Literal[
     "remembered", "revised", "forgotten", "restored", "moved", "conflicts", "problems"
@@ -119,16 +119,11 @@ class SwitchSession(Action):
 class WriteMemory(Action):
     """Write a memory to its file, or to a new one named ``path``."""
 
-    scope: Scope
-    memory: Memory
+    history: MemoryHistory
     op: str
     path: str
-    before: VaultFile | None
+    before: VaultFile | None = None
     """The file that it has now; removed if it has another path."""
-    origin: Origin | None = None
-    """The event that it was learned from."""
-    subjects: frozenset[str] = frozenset()
-    """Every subject that it had."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +143,6 @@ class RemoveFile(Action):
 class PutBack(Action):
     """Move a record that a person moved or renamed back to its path."""
 
-    source: str
     target: str
 
 
@@ -191,10 +185,7 @@ class WriteIndex(Action):
 
 @dataclass(frozen=True, slots=True)
 class Adopt(Action):
-    """Record a file as it is: that of a memory, a record of ours, or a conflict copy.
-
-    ``line`` is for the commit message.
-    """
+    """Record a file as it is, or a deleted one as held; ``line`` is for the commit message."""
 
     file: VaultFile
     line: str = ""
@@ -207,53 +198,13 @@ class Drop(Action):
     file: VaultFile
 
 
-@dataclass(frozen=True, slots=True)
-class DropOwner(Action):
-    """Drop all files of an owner from the cache, so that they are written again."""
-
-    scope: Scope
-
-
-@dataclass(frozen=True, slots=True)
-class Hold(Action):
-    """Record that a deleted file waits for an answer."""
-
-    path: str
-
-
-@dataclass(frozen=True, slots=True)
-class Release(Action):
-    """Record that a deleted file waits for no answer any more."""
-
-    path: str
-
-
-@dataclass(frozen=True, slots=True)
-class CountDeletion(Action):
-    """Count a memory that was forgotten because its file was deleted."""
-
-    scope: Scope
-
-
-@dataclass(frozen=True, slots=True)
-class ResetDeletions(Action):
-    """Start to count deletions anew: those so far were confirmed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Silence(Action):
-    """Remove the quotes of an erased memory from commit messages that are to be written."""
-
-    scope: Scope
-    memory: str
-
-
 # -- changes of the vault's log -------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class EraseFromLog(Action):
-    """Rewrite the lines of what was erased to what the store says now."""
+    """Rewrite the lines of what was erased to what the store says now, and remove quotes of it from
+    commit messages that are to be written."""
 
     scope: Scope
     entries: Sequence[LogEntry]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from reverie.engine import index, log, sessions
@@ -12,12 +12,12 @@ from reverie.errors import StoreDamaged, VaultError
 from reverie.model import Scope
 from reverie.protocols import Owner, Transaction
 from reverie.text import frontmatter
+from reverie.text.frontmatter import Document
 from reverie.vault import disk, index_file, layout, permissions, render
 from reverie.vault.file_cache import VaultFile
 from reverie.vault.layout import ParsedPath
 from reverie.vault.log_position import BATCH, LogPosition
-from reverie.vault.plan_edits import EMPTY
-from reverie.vault.plan_missing import WINDOW_MS
+from reverie.vault.plan_missing import MIN_FOR_SHARE, WINDOW_MS
 from reverie.vault.state import (
     CacheState,
     DiskFile,
@@ -36,12 +36,8 @@ from reverie.write import session_state
 from reverie.write.runtime import Runtime
 
 MAX_EVENTS = 1_000_000_000
-# How often the edits of one file are read in a run.
-MAX_READS = 3
 RECORDS = ("turns", "summary", "index")
 FOLDER = "a folder stands where its file was: nothing was changed"
-
-PlaceOf = Callable[[str], ParsedPath | None]
 
 
 class Collector:
@@ -56,17 +52,14 @@ class Collector:
         self._missing: MissingAction = missing
         # The paths that may differ from the cache, as far as this run looked.
         self._paths: set[str] = set()
-        self._gone: set[str] = set()
         self._unusable: dict[str, str] = {}
+        # Paths whose memories were searched for in all other files.
+        self._searched: set[str] = set()
         self._sessions: set[Name] = set()
-        # How often the edits of each file were read in this run.
-        self._reads: Counter[str] = Counter()
-        # The last entry of each owner that this run writes, so that it ends under steady writes.
-        self._ends: dict[Owner, int] = {}
-        self._last_ends: dict[Owner, int] = {}
         # Whether all files were compared with the cache, and whether the store is as well.
-        self._surveyed = False
         self.looked_everywhere = False
+        # Whether entries that the vault does not have are read, so that they are written.
+        self.reads_entries = True
 
     # -- where to look ------------------------------------------------------------------------
 
@@ -87,17 +80,16 @@ class Collector:
 
     def _survey(self) -> disk.FolderScan:
         """Find the paths that may differ from the cache."""
-        self._surveyed = True
-        vault = self._vault
-        survey = disk.scan_folder(vault.root, vault.root)
+        survey = disk.scan_folder(self._vault.root, self._vault.root)
         self._unusable.update(survey.closed)
-        known = vault.files.stamps()
+        known = self._vault.files.stamps()
         for path, stamp in survey.files.items():
             # First what is quick, since most files are unchanged.
             if known.get(path) != stamp and self._is_shown(path):
                 self._paths.add(path)
-        self._gone = {path for path in known if path not in survey.files and not survey.hides(path)}
-        self._paths |= self._gone
+        gone = {path for path in known.keys() - survey.files.keys() if not survey.hides(path)}
+        self._paths |= gone
+        self._searched |= gone
         return survey
 
     def compare_only(self) -> tuple[dict[str, str], list[str]]:
@@ -106,23 +98,10 @@ class Collector:
         Nothing is changed, so the lock is not needed.
         """
         self._survey()
-        edited = list[str]()
-        for path in sorted(self._paths):
-            known, place = self._vault.files.get(path), self._place(path)
-            try:
-                raw = disk.read(self._vault.path(path))
-            except disk.UnreadableFile as error:
-                if not self._vault.is_missing(path):
-                    folder = self._vault.path(path).is_dir()
-                    self._unusable[path] = FOLDER if folder else str(error)
-                continue
-            if known is not None and known.digest == disk.digest(raw):
-                continue
-            if why := _why_unusable(place, raw):
-                self._unusable[path] = why
-            else:
-                edited.append(path)
-        return dict(sorted(self._unusable.items())), edited
+        work = _Work(self._vault, self._runtime, None)
+        work.compare(self._paths)
+        unusable = self._unusable | work.disk.unusable
+        return dict(sorted(unusable.items())), sorted(work.disk.changed)
 
     def look_at(self, paths: Iterable[str]) -> None:
         """Compare these files and folders with the cache."""
@@ -135,22 +114,15 @@ class Collector:
                 self._unusable[path] = str(error)
                 continue
             if found is None:
-                at = vault.files.get(path)
-                self._paths.update(
-                    file.path for file in (vault.files.below(path) if at is None else [at])
-                )
-                continue
-            if full.is_symlink():
+                self._paths.update((path, *(file.path for file in vault.files.below(path))))
+            elif full.is_symlink():
                 self._unusable[path] = disk.LINK
-                continue
-            self._close([full])
-            if full.is_dir():
-                survey = disk.scan_folder(vault.root, full)
-                self._close(survey.shared)
-                self._paths.update(filter(self._is_shown, survey.files))
-                self._unusable.update(survey.closed)
-            elif self._is_shown(path):
-                self._paths.add(path)
+            else:
+                self._close([full])
+                scan = disk.scan_folder(vault.root, full) if full.is_dir() else disk.FolderScan()
+                self._close(scan.shared)
+                self._unusable.update(scan.closed)
+                self._paths.update(filter(self._is_shown, scan.files or [path]))
 
     def look_at_session(self, scope: Scope, session: str) -> None:
         """Compare the files of a session with the store; summaries are not in the log."""
@@ -158,7 +130,7 @@ class Collector:
 
     def _is_shown(self, path: str) -> bool:
         """Whether a file belongs to a space of the vault; other Markdown files are reported."""
-        if self._place(path) is not None:
+        if _place(self._vault, path) is not None:
             return True
         space = self._vault.folders.space_at(path.partition("/")[0])
         if layout.is_misplaced(path) and self._vault.config.shows(space):
@@ -169,65 +141,37 @@ class Collector:
             self._unusable[path] = "its folder was another's in an earlier version: rename it"
         return False
 
-    def _place(self, path: str) -> ParsedPath | None:
-        if any(part.startswith(".") for part in path.split("/")):
-            return None
-        place = self._vault.parse_path(path)
-        shown = place is not None and self._vault.config.shows(place.scope.space)
-        return place if shown else None
-
-    def _limit_reads(self, found: DiskState) -> None:
-        """Leave a file that somebody keeps saving to the next run."""
-        for path, file in list(found.changed.items()):
-            self._reads[path] += 1
-            if self._reads[path] > MAX_READS:
-                del found.changed[path]
-                found.unusable[path] = "it was saved again and again: it is read the next time"
-            elif file.place.what in RECORDS and file.place.session is not None:
-                # Once it is known again, it may have to be written up to date.
-                self._sessions.add((file.place.scope, file.place.session))
-
-    def stop_at_the_last_entries(self) -> None:
-        """Leave what is written to the store from now on to the next run, so that this one ends."""
-        self._ends = self._ends or self._last_ends
-
     # -- the snapshot -------------------------------------------------------------------------
 
-    def snapshot(self, owner: Owner | None, *, check: bool, failed: Iterable[str] = ()) -> Snapshot:
+    def snapshot(self, owner: Owner | None, failed: Collection[str]) -> Snapshot:
         """Collect what the next plan needs, with the new entries of one owner or all.
 
-        ``check``: compare every memory and session with its files.
+        After ``look_everywhere`` every memory and session is compared with its files.
         """
-        work = _Work(self._vault, self._runtime, owner, self._ends)
+        work = _Work(self._vault, self._runtime, owner)
         with work.reading():
-            work.read_entries()
+            work.read_entries(failed, to_be_written=self.reads_entries)
             # What is new comes first: until then most of what has no file is about to get one.
-            check = check and not work.store.entries
+            check = self.looked_everywhere and not work.store.entries
             if check:
                 work.check()
         work.add_sessions(self._sessions)
         # The disk is read outside of a transaction, which would keep erased rows from going.
-        work.compare(self._paths, self._place)
-        if work.must_look_everywhere and not self._surveyed:
+        work.compare(self._paths)
+        if not work.lost_paths() <= self._searched:
             self._survey()
-            return self.snapshot(owner, check=check, failed=failed)
-        if work.disk.gone.keys() - self._gone and self._surveyed:
-            # Deleted or moved since then.
-            self._survey()
-            work.compare(self._paths, self._place)
+            work.compare(self._paths)
+            self._searched |= work.lost_paths()
         work.disk.unusable.update(self._unusable)
-        self._limit_reads(work.disk)
+        # Records that are known again may have to be written up to date.
+        self._sessions.update(work.changed_sessions())
         with work.reading():
             work.read_store()
             cache = work.cache_state(self._position.diverged())
             if check:
                 cache.stale_indexes = frozenset(work.stale_indexes())
-        self._last_ends = work.ends
-        config = self._vault.config
         return Snapshot(
-            *(work.store, work.disk, cache, config.spaces),
-            apart=config.turns == "apart",
-            missing=self._missing,
+            *(work.store, work.disk, cache, self._vault.config, self._missing),
             folders=self._vault.folders,
             failed=frozenset(failed),
         )
@@ -238,14 +182,10 @@ class _Work:
 
     _tx: Transaction
 
-    def __init__(
-        self, vault: Vault, runtime: Runtime, owner: Owner | None, ends: Mapping[Owner, int]
-    ) -> None:
+    def __init__(self, vault: Vault, runtime: Runtime, owner: Owner | None) -> None:
         self._vault = vault
         self._runtime = runtime
         self._only = owner
-        self._limits = ends
-        self.ends: dict[Owner, int] = {}
         self._asked: dict[Owner, Scope] = {}
         self._owners: dict[Scope, Owner | None] = {}
         self._marks = vault.files.marks()
@@ -253,7 +193,6 @@ class _Work:
         self._memories: dict[Name, None] = {}
         self._sessions: dict[Name, None] = {}
         self._compared: set[str] = set()
-        self.must_look_everywhere = False
         self.store = StoreState()
         self.disk = DiskState()
 
@@ -266,30 +205,33 @@ class _Work:
 
     # -- what the plan is about ---------------------------------------------------------------
 
-    def read_entries(self) -> None:
+    def read_entries(self, failed: Collection[str], *, to_be_written: bool) -> None:
         """Read the next entries of each owner that the vault does not have yet."""
         asked = log.list_owners(self._tx) if self._only is None else [self._only]
         self._asked = {each: log.scope_of(self._tx, each) for each in asked}
         self._owners = {scope: each for each, scope in self._asked.items()}
-        for owner, scope in self._asked.items():
-            if not self._vault.config.shows(scope.space):
-                continue
-            cursor = self._marks.get(scope, (0, ""))[0]
-            last = log.last_position(self._tx, owner)
-            self.ends[owner] = last
-            last = min(last, self._limits.get(owner, last))
-            found = log.entries(self._tx, owner, cursor, last, BATCH) if cursor < last else []
-            if not found:
-                continue
-            self.store.entries[scope] = found
-            self._vault.assign_owner(scope)
-            if len(found) == BATCH:
-                self.store.unfinished.add(scope)
-            self._add_memories((scope, entry.memory) for entry in found if entry.memory)
-            for entry in found:
-                self._add_entry(owner, scope, entry)
-        unwritten = names_of(self._vault.files.unwritten(), "memory")
-        self._add_memories(name for name in unwritten if self._vault.config.shows(name[0].space))
+        vault = self._vault
+        for owner, scope in self._asked.items() if to_be_written else ():
+            if vault.config.shows(scope.space) and vault.folders.owner(scope) not in failed:
+                self._read_entries(owner, scope)
+        unwritten = names_of(vault.files.unwritten(), "memory")
+        self._add_memories(name for name in unwritten if vault.config.shows(name[0].space))
+
+    def _read_entries(self, owner: Owner, scope: Scope) -> None:
+        cursor, last = self._cursor(scope), log.last_position(self._tx, owner)
+        found = log.entries(self._tx, owner, cursor, last, BATCH) if cursor < last else []
+        if not found:
+            return
+        self.store.entries[scope] = found
+        self._vault.assign_owner(scope)
+        if len(found) == BATCH:
+            self.store.unfinished.add(scope)
+        self._add_memories((scope, entry.memory) for entry in found if entry.memory)
+        for entry in found:
+            self._add_entry(owner, scope, entry)
+
+    def _cursor(self, scope: Scope) -> int:
+        return self._marks.get(scope, (0, ""))[0]
 
     def _owner(self, scope: Scope) -> Owner | None:
         if scope not in self._owners:
@@ -319,7 +261,7 @@ class _Work:
         for owner, scope in self._asked.items():
             if not self._vault.config.shows(scope.space):
                 continue
-            reached = self._marks.get(scope, (0, ""))[0]
+            reached = self._cursor(scope)
             chosen = index.Filter(include_forgotten=True, sessions=None)
             self._add_memories(
                 (scope, row.memory)
@@ -340,7 +282,7 @@ class _Work:
 
     # -- the disk -----------------------------------------------------------------------------
 
-    def compare(self, paths: Iterable[str], place_of: PlaceOf) -> None:
+    def compare(self, paths: Iterable[str]) -> None:
         """Compare paths, and the files of everything the plan is about, with the cache."""
         held = set(self._vault.files.held())
         waiting = {*paths, *held, *(file.path for file in self._own_files())}
@@ -348,16 +290,27 @@ class _Work:
         waiting.update(map(self._vault.folders.index, self.store.entries))
         while waiting:
             for path in sorted(waiting):
-                self._compare(path, place_of)
+                self._compare(path)
             waiting = {file.path for file in self._own_files()} - self._compared
-        # It may have been moved.
-        self.must_look_everywhere = bool(self.disk.gone.keys() - held) or any(
-            file.place.what == "memory"
-            and not file.document.text("id")
-            and (known := self._files.get(path)) is not None
-            and known.what == "memory"
-            for path, file in self.disk.changed.items()
-        )
+
+    def lost_paths(self) -> set[str]:
+        """Return the files that are gone or lost their front matter: a person may have moved them.
+
+        Those that wait for an answer were searched for before.
+        """
+        lost = {path for path, file in self.disk.gone.items() if not file.held}
+        for path, file in self.disk.changed.items():
+            known = self._files.get(path)
+            is_memory = known is not None and known.what == file.place.what == "memory"
+            if is_memory and not file.document.text("id"):
+                lost.add(path)
+        return lost
+
+    def changed_sessions(self) -> Iterator[Name]:
+        """Yield the sessions whose records differ from the cache."""
+        for file in self.disk.changed.values():
+            if file.place.what in RECORDS and file.place.session is not None:
+                yield file.place.scope, file.place.session
 
     def _own_files(self) -> Iterator[VaultFile]:
         files = self._vault.files
@@ -371,12 +324,14 @@ class _Work:
                         self._files[file.path] = file
                         yield file
 
-    def _compare(self, path: str, place_of: PlaceOf) -> None:
+    def _compare(self, path: str) -> None:
         self._compared.add(path)
-        known = self._vault.files.get(path)
+        # Compared before, it may be another by now.
+        for found in (self.disk.gone, self.disk.changed, self.disk.unusable):
+            found.pop(path, None)
+        known, place = self._vault.files.get(path), _place(self._vault, path)
         if known is not None:
             self._files[path] = known
-        place = place_of(path)
         try:
             full = self._vault.path(path)
             stamp = disk.stamp(full)
@@ -387,9 +342,7 @@ class _Work:
                 elif place is not None and place.session is not None:
                     self.add_sessions([(place.scope, place.session)])
                 return
-            if known is not None and (stamp == known.stamp or place is None):
-                return
-            if place is None:
+            if place is None or (known is not None and stamp == known.stamp):
                 return
             if full.is_dir() and not full.is_symlink():
                 if known is not None:
@@ -402,9 +355,14 @@ class _Work:
             return
         digest = disk.digest(raw)
         if known is not None and known.digest == digest:
-            self._vault.files.put(known._replace(stamp=stamp))
+            self._vault.files.restamp(known, stamp)
+            self._files[path] = known._replace(stamp=stamp)
             return
-        self._add_changed(DiskFile(path, place, raw, digest, stamp, frontmatter.load(raw)), known)
+        document = frontmatter.load(raw)
+        if place.what == "memory" and (why := _why_unusable(raw, document)):
+            self.disk.unusable[path] = why
+        else:
+            self._add_changed(DiskFile(path, place, raw, digest, stamp, document), known)
 
     def _add_changed(self, file: DiskFile, known: VaultFile | None) -> None:
         place, document = file.place, file.document
@@ -502,8 +460,9 @@ class _Work:
             return render.parse_number(document.text("version"))
         if place.what == "index":
             return 0
-        shown = [(turn.sequence, turn.text) for turn in render.parse_events(plain)]
-        if file.path.rpartition("/")[0].rpartition("/")[0].endswith(f"/{layout.TURNS}"):
+        if document.text("role") == "turns":
+            shown = [(turn.sequence, turn.text) for turn in render.parse_events(plain)]
+        else:
             number = (document.text("id") or "").rpartition(":")[2]
             shown = [(render.parse_number(number), document.content)]
         if not shown:
@@ -531,34 +490,25 @@ class _Work:
     # -- the cache ----------------------------------------------------------------------------
 
     def cache_state(self, diverged: dict[Name, int]) -> CacheState:
-        files = self._vault.files
+        files, gone = self._vault.files, self.disk.gone
         found = CacheState(
+            files=tuple(self._files[path] for path in sorted(self._files)),
             cursors={scope: mark[0] for scope, mark in self._marks.items()},
-            held=frozenset(files.held()),
             diverged=diverged,
         )
-        if self.disk.gone or any(file.place.what in RECORDS for file in self.disk.changed.values()):
-            every = files.below("")
-            self._files.update((file.path, file) for file in every)
+        if gone:
             found.deletions = files.forgotten_since(self._runtime.clock.now() - WINDOW_MS)
-            found.totals = _totals(every)
-            found.away = self._away(every)
-        found.files = tuple(self._files[path] for path in sorted(self._files))
+            found.away = frozenset(self._away())
+        if len(gone) + sum(found.deletions.values()) >= MIN_FOR_SHARE:
+            found.totals = _totals(files.below(""))
         return found
 
-    def _away(self, every: Sequence[VaultFile]) -> dict[Scope, int]:
-        """Return the owners whose files are all gone, as when a disk is not mounted."""
-        counts: dict[Scope, int] = {}
-        there = set[Scope]()
-        for file in every:
-            counts[file.scope] = counts.get(file.scope, 0) + 1
-            if file.path not in self.disk.gone:
-                there.add(file.scope)
-        return {
-            scope: many
-            for scope, many in counts.items()
-            if scope not in there and self._vault.is_missing(self._vault.folders.index(scope))
-        }
+    def _away(self) -> Iterator[Scope]:
+        """Yield the owners whose files are all gone, as when a disk is not mounted."""
+        for scope, many in Counter(file.scope for file in self.disk.gone.values()).items():
+            index_gone = self._vault.is_missing(self._vault.folders.index(scope))
+            if index_gone and many == self._vault.files.count(scope):
+                yield scope
 
     def stale_indexes(self) -> Iterator[Scope]:
         for owner, scope in self._asked.items():
@@ -569,13 +519,18 @@ class _Work:
                     yield scope
 
 
-def _why_unusable(place: ParsedPath | None, raw: bytes) -> str:
+def _place(vault: Vault, path: str) -> ParsedPath | None:
+    """Parse the path of a file that the vault shows; None for others, and hidden ones."""
+    if any(part.startswith(".") for part in path.split("/")):
+        return None
+    place = vault.folders.parse(path)
+    return place if place is not None and vault.config.shows(place.scope.space) else None
+
+
+def _why_unusable(raw: bytes, document: Document) -> str:
     """Return why the file of a memory cannot be taken; nothing if it can."""
-    if place is None or place.what != "memory":
-        return ""
     if not raw.strip():
-        return EMPTY
-    document = frontmatter.load(raw)
+        return "it is empty: nothing was changed"
     return "; ".join(document.problems) if document.broken else ""
 
 

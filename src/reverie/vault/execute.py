@@ -15,7 +15,6 @@ from reverie.errors import (
     StoreError,
     VaultError,
 )
-from reverie.memory.session import Session
 from reverie.memory.space import Space
 from reverie.memory.store import Store
 from reverie.model import KINDS, Memory, Origin, Scope, Trust
@@ -23,17 +22,16 @@ from reverie.protocols import Owner
 from reverie.vault import actions as act
 from reverie.vault import disk, edits, layout, log_erasure, render
 from reverie.vault.actions import ACTOR, Action, SyncReport
-from reverie.vault.disk import FileStamp
 from reverie.vault.file_cache import VaultFile
 from reverie.vault.index_file import write_index
 from reverie.vault.log_position import LogPosition
 from reverie.vault.plan_edits import conflict_name
 from reverie.vault.session_files import SessionFiles
+from reverie.vault.state import MemoryHistory
 from reverie.vault.vault import FileChanged, Vault
 
 # With more files, all are synced at the end and not one by one.
 SYNC_EACH_LIMIT = 16
-_NEW = FileStamp(0, 0, 0)
 # Errors that concern one file, memory or session. Others, such as a full disk, end the run, which
 # is tried again.
 ONE_FILE = (disk.UnusablePath, InvalidInput, Conflict, NotFound, SharedReadOnly)
@@ -63,15 +61,13 @@ class Executor:
         self._sync_each = True
         # What an action was about that failed; the rest of the plan about it is left out.
         self.failed: set[str] = set()
-        # Owners of whom something that was erased is still in a file: their log waits.
-        self.unerased: set[Scope] = set()
-        # What a person changed between a plan and its execution, so that it was planned again.
-        self._replanned: set[str] = set()
+        # Whether something that was erased is still in a file, so that the run has to be repeated.
+        self.incomplete = False
 
-    def execute(self, actions: Sequence[Action]) -> bool:
+    def execute(self, actions: Sequence[Action], *, may_replan: bool = False) -> bool:
         """Execute actions in order; one that concerns a single file and fails is reported.
 
-        Return False at the first file that was changed since the plan: plan again, once for each.
+        Return False at the first file that was changed since the plan, if it may be planned again.
         """
         written = sum(isinstance(action, act.WriteMemory) for action in actions)
         self._sync_each = written <= SYNC_EACH_LIMIT
@@ -81,18 +77,22 @@ class Executor:
             try:
                 self._do(action)
             except (*ONE_FILE, disk.FileVanished, StoreError) as error:
-                changed = isinstance(error, FileChanged | disk.FileVanished)
-                if changed and action.about not in self._replanned:
-                    self._replanned.add(action.about)
+                if may_replan and isinstance(error, FileChanged | disk.FileVanished):
                     return False
                 busy = isinstance(error, StoreError) and not isinstance(action, FROM_FILES)
                 if busy or isinstance(error, disk.FileVanished):
                     raise
-                self.failed.add(action.about)
-                if (scope := _erased_scope(action)) is not None:
-                    self.unerased.add(scope)
-                self._report.add_problem(action.about, str(error))
+                self.fail(action, str(error))
         return True
+
+    def fail(self, action: Action, why: str) -> None:
+        """Report an action that had no effect, and leave out the others about the same."""
+        self.failed.add(action.about)
+        self._report.add_problem(action.about, why)
+        if (scope := _erased_scope(action)) is not None:
+            # The vault's log is not continued: its last line says that the files are up to date.
+            self.failed.add(self._vault.folders.owner(scope))
+            self.incomplete = True
 
     def _do(self, action: Action) -> None:
         _HANDLERS[type(action)](self, action)
@@ -109,9 +109,6 @@ class Executor:
         """Return the handle that writes for people's files, of a session if one is given."""
         space = self._store.space(scope.space, user=scope.user, actor=ACTOR, trust=trust)
         return space if session is None else space.session(session).space
-
-    def _session(self, scope: Scope, session: str) -> Session:
-        return self._store.space(scope.space, user=scope.user, actor=ACTOR).session(session)
 
     def _owner(self, scope: Scope) -> Owner:
         with self._runtime.engine.read() as tx:
@@ -176,6 +173,7 @@ class Executor:
     def _forget(self, action: act.Forget) -> None:
         handle = self._space(action.scope, action.memory.session)
         handle.forget(action.memory.id, reason=action.reason, key=action.key)
+        self._count_deletion(action.scope, action.reason)
         self._report.forgotten.append(action.about)
 
     def _restore(self, action: act.Restore) -> None:
@@ -183,27 +181,33 @@ class Executor:
         self._report.restored.append(action.about)
 
     def _switch_session(self, action: act.SwitchSession) -> None:
-        session = self._session(action.scope, action.session)
+        session = self._space(action.scope, None).session(action.session)
         if action.reason is None:
             session.restore()
             self._report.restored.append(action.about)
         else:
             session.hide(reason=action.reason)
+            self._count_deletion(action.scope, action.reason)
             self._report.forgotten.append(action.about)
+
+    def _count_deletion(self, scope: Scope, reason: str) -> None:
+        """Count what was forgotten because its file was deleted; many at once are asked about."""
+        if reason == act.DELETED:
+            self._vault.files.note_forgotten(scope, self._runtime.clock.now())
 
     # -- files --------------------------------------------------------------------------------
 
     def _write_memory(self, action: act.WriteMemory) -> None:
-        vault, memory, file = self._vault, action.memory, action.before
+        vault, memory, file = self._vault, action.history.current, action.before
         path, before = action.path, None
         if file is not None:
             before = self._raw(file)
-            if before is None and self._vault.is_gone(file):
+            if before is None and vault.is_missing(file.path):
                 raise FileChanged(f"{file.path} was deleted just now")
         if file is None or path != file.path:
             path = self._own_or_free(path, memory, is_new=file is None)
-        raw = self._render(action, before)
-        new = VaultFile(path, "memory", action.scope, memory.id, memory.version, "", _NEW)
+        raw = self._render(action.history, before)
+        new = VaultFile(path, "memory", action.history.scope, memory.id, memory.version)
         if file is not None and path == file.path and raw == before:
             vault.files.put(new._replace(digest=file.digest, stamp=file.stamp))
             return
@@ -213,10 +217,10 @@ class Executor:
         if file is not None and file.path != path and vault.unchanged_since_write(file):
             vault.remove(file)
 
-    def _render(self, action: act.WriteMemory, before: bytes | None) -> bytes:
-        origin = self._turn_link(action.scope, action.origin)
+    def _render(self, history: MemoryHistory, before: bytes | None) -> bytes:
+        origin = self._turn_link(history.scope, history.origin)
         try:
-            return render.memory_file(action.memory, before, origin, action.subjects)
+            return render.memory_file(history.current, before, origin, history.subjects)
         except VaultError as error:
             raise disk.UnusablePath(str(error)) from error
 
@@ -254,7 +258,7 @@ class Executor:
         if (
             known is not None
             and known.name == memory.id
-            and (vault.is_gone(known) or vault.unchanged_since_write(known))
+            and (vault.is_missing(path) or vault.unchanged_since_write(known))
         ):
             return path
         return vault.roomy_path(path, memory.created_at) if is_new else vault.free_path(path)
@@ -264,7 +268,7 @@ class Executor:
             self._vault.remove(action.file, action.line)
 
     def _put_back(self, action: act.PutBack) -> None:
-        source, target = self._vault.path(action.source), self._vault.path(action.target)
+        source, target = self._vault.path(action.about), self._vault.path(action.target)
         disk.move(source, target)
         disk.prune(source.parent, self._vault.root)
 
@@ -276,7 +280,7 @@ class Executor:
             known is None or not vault.unchanged_since_write(known)
         ):
             copy = vault.free_path(copy)
-        file = VaultFile(copy, "conflict", action.scope, memory.id, memory.version, "", _NEW)
+        file = VaultFile(copy, "conflict", action.scope, memory.id, memory.version)
         vault.write(file, render.conflict_file(memory))
         self._report.conflicts.append(
             f"{action.about}: edited here and in the store; the file's text is used, and the "
@@ -287,7 +291,7 @@ class Executor:
         vault, file = self._vault, action.file
         copy = vault.free_path(layout.conflict_path(file.path, action.version))
         scope, own = file.place.scope, conflict_name(file.place.session or "")
-        vault.write(VaultFile(copy, "conflict", scope, own, 0, "", _NEW), file.raw)
+        vault.write(VaultFile(copy, "conflict", scope, own, 0), file.raw)
         self._report.conflicts.append(
             f"{file.path}: it is a record and was written again; what you wrote is in "
             f"{copy.rpartition('/')[2]}"
@@ -322,39 +326,17 @@ class Executor:
                 self._vault.files.drop(file.path)
             self._vault.files.add_pending(file.scope.space, file.path)
 
-    def _drop_owner(self, action: act.DropOwner) -> None:
-        files = self._vault.files
-        with files.together():
-            for file in files.list_owner(action.scope):
-                files.add_pending(action.scope.space, file.path)
-            files.drop_owner(action.scope)
-
-    def _hold(self, action: act.Hold) -> None:
-        self._vault.files.hold(action.path, self._runtime.clock.now())
-
-    def _release(self, action: act.Release) -> None:
-        self._vault.files.release(action.path)
-
-    def _count_deletion(self, action: act.CountDeletion) -> None:
-        self._vault.files.note_forgotten(action.scope, self._runtime.clock.now())
-
-    def _reset_deletions(self, action: act.ResetDeletions) -> None:
-        self._vault.files.forget_window()
-
-    def _silence(self, action: act.Silence) -> None:
-        self._vault.files.silence(action.scope.space, action.memory)
-
     # -- the log ------------------------------------------------------------------------------
 
     def _erase_from_log(self, action: act.EraseFromLog) -> None:
+        for id in action.memories:
+            self._vault.files.silence(action.scope.space, id)
         log_erasure.erase(
             *(self._vault, self._runtime, self._owner(action.scope), action.scope),
             *(action.entries, action.memories, action.sessions),
         )
 
     def _append_log(self, action: act.AppendLog) -> None:
-        if action.scope in self.unerased:
-            return
         if not self._sync_each:
             os.sync()
         self._position.append(action.scope, action.entries)
@@ -387,12 +369,6 @@ _HANDLERS: dict[type[Action], Callable[[Executor, Any], None]] = {
     act.WriteIndex: Executor._write_index,
     act.Adopt: Executor._adopt,
     act.Drop: Executor._drop,
-    act.DropOwner: Executor._drop_owner,
-    act.Hold: Executor._hold,
-    act.Release: Executor._release,
-    act.CountDeletion: Executor._count_deletion,
-    act.ResetDeletions: Executor._reset_deletions,
-    act.Silence: Executor._silence,
     act.EraseFromLog: Executor._erase_from_log,
     act.AppendLog: Executor._append_log,
 }

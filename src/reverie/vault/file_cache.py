@@ -23,23 +23,21 @@ _TABLES = """
 CREATE TABLE IF NOT EXISTS files (
     path TEXT PRIMARY KEY, what TEXT NOT NULL, space TEXT NOT NULL, user TEXT NOT NULL,
     name TEXT NOT NULL, version INTEGER NOT NULL, digest TEXT NOT NULL,
-    size INTEGER NOT NULL, mtime INTEGER NOT NULL, inode INTEGER NOT NULL) WITHOUT ROWID;
+    size INTEGER NOT NULL, mtime INTEGER NOT NULL, inode INTEGER NOT NULL,
+    held INTEGER NOT NULL) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS files_name ON files (space, user, what, name);
-CREATE INDEX IF NOT EXISTS files_digest ON files (digest);
 CREATE TABLE IF NOT EXISTS cursors (
     space TEXT NOT NULL, user TEXT NOT NULL, position INTEGER NOT NULL, uuid TEXT NOT NULL,
     PRIMARY KEY (space, user)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS pending (
     number INTEGER PRIMARY KEY, space TEXT NOT NULL, path TEXT NOT NULL, line TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS held (path TEXT PRIMARY KEY, at INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS withheld (
     path TEXT PRIMARY KEY, space TEXT NOT NULL, why TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS forgotten (
     number INTEGER PRIMARY KEY, space TEXT NOT NULL, user TEXT NOT NULL, at INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 """
-_NAMES = ("files", "cursors", "pending", "held", "withheld", "forgotten", "facts")
-FORMAT = 2
+FORMAT = 3
 
 
 class VaultFile(NamedTuple):
@@ -47,7 +45,8 @@ class VaultFile(NamedTuple):
 
     ``what`` is memory, turns, summary, index or conflict. ``name`` is the id of the memory or
     session. ``version`` is that of the memory, or the last sequence in a file of turns. ``digest``
-    and ``stamp`` are those of the file when it was last written or read.
+    and ``stamp`` are those of the file when it was last written or read. ``held``: it was deleted,
+    and is neither forgotten nor written again until the person answers.
     """
 
     path: str
@@ -55,8 +54,9 @@ class VaultFile(NamedTuple):
     scope: Scope
     name: str
     version: int
-    digest: str
-    stamp: FileStamp
+    digest: str = ""
+    stamp: FileStamp = FileStamp(0, 0, 0)
+    held: bool = False
 
 
 class PendingChange(NamedTuple):
@@ -120,23 +120,18 @@ class FileCache:
             connection.pragma("synchronous", "NORMAL")
             # Pending lines of commit messages quote memories, which may be erased.
             connection.pragma("secure_delete", True)
-            if connection.pragma("user_version") != FORMAT:
-                FileCache._make_tables(connection)
+            form = connection.pragma("user_version")
+            if form not in {0, FORMAT}:
+                raise apsw.NotADBError("it was made by another version")
+            if form == 0:
+                # A write lock from the start: two processes that open a new vault wait.
+                connection.execute(
+                    f"BEGIN IMMEDIATE; {_TABLES} PRAGMA user_version = {FORMAT}; COMMIT"
+                )
         except BaseException:
             connection.close()
             raise
         return connection
-
-    @staticmethod
-    def _make_tables(connection: apsw.Connection) -> None:
-        # A write lock from the start: two processes that open a new vault wait for each other.
-        connection.execute("BEGIN IMMEDIATE")
-        if connection.pragma("user_version") != FORMAT:
-            for table in _NAMES:
-                connection.execute(f"DROP TABLE IF EXISTS {table}")
-            connection.execute(_TABLES)
-            connection.pragma("user_version", FORMAT)
-        connection.execute("COMMIT")
 
     def _throw_away(self) -> None:
         """Delete the database; it can be made again from the files."""
@@ -179,7 +174,7 @@ class FileCache:
 
     def scrub(self) -> None:
         """Empty the WAL file, so that nothing deleted stays readable."""
-        self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self._run("PRAGMA wal_checkpoint(TRUNCATE)")
 
     # -- files --------------------------------------------------------------------------------
 
@@ -197,14 +192,11 @@ class FileCache:
         values = (scope.space, scope.user or "", what)
         return list(self._found("space = ? AND user = ? AND what = ?", values))
 
-    def list_owner(self, scope: Scope) -> list[VaultFile]:
-        """Return all files of an owner."""
-        return list(self._found("space = ? AND user = ?", (scope.space, scope.user or "")))
-
-    def knows(self, scope: Scope) -> bool:
-        """Whether an owner has any file."""
+    def count(self, scope: Scope) -> int:
+        """Return the number of files of an owner."""
         values = (scope.space, scope.user or "")
-        return bool(self._run("SELECT 1 FROM files WHERE space = ? AND user = ? LIMIT 1", values))
+        rows = self._run("SELECT count(*) FROM files WHERE space = ? AND user = ?", values)
+        return int(rows[0][0])
 
     def below(self, folder: str) -> list[VaultFile]:
         """Return all files below a folder; all files for the empty text."""
@@ -212,10 +204,10 @@ class FileCache:
             return list(self._found("1", ()))
         return list(self._found("path > ? AND path < ?", (f"{folder}/", f"{folder}0")))
 
-    def stamps(self) -> dict[str, FileStamp]:
-        """Return the stamp of each file, by its path."""
+    def stamps(self) -> dict[str, tuple[int, ...]]:
+        """Return size, time and inode of each file, by its path; equal to a ``FileStamp``."""
         rows = self._run("SELECT path, size, mtime, inode FROM files")
-        return {path: FileStamp(*stamp) for path, *stamp in rows}
+        return {row[0]: row[1:] for row in rows}
 
     def subfolders(self, folder: str) -> set[str]:
         """Return the names of the folders below another one, or at the top, that have files."""
@@ -231,10 +223,6 @@ class FileCache:
         """Return the files that were read and do not show the store's version yet."""
         return list(self._found("what = 'memory' AND version = 0", ()))
 
-    def with_digest(self, what: str, digest: str) -> list[VaultFile]:
-        """Return the files that had this digest when they were written, at any path."""
-        return list(self._found("digest = ? AND what = ?", (digest, what)))
-
     def scopes(self) -> list[Scope]:
         rows = self._run("SELECT DISTINCT space, user FROM files")
         return [Scope(space, user or None) for space, user in rows]
@@ -243,21 +231,25 @@ class FileCache:
         """Add or replace a file."""
         scope = file.scope
         self._run(
-            "INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (file.path, file.what, scope.space, scope.user or "", file.name, file.version,
-             file.digest, *file.stamp),
+             file.digest, *file.stamp, file.held),
         )  # fmt: skip
+
+    def restamp(self, file: VaultFile, stamp: FileStamp) -> None:
+        """Record another stamp of a file with unchanged content; safe without the lock."""
+        self._run(
+            "UPDATE files SET size = ?, mtime = ?, inode = ? WHERE path = ? AND digest = ?",
+            (*stamp, file.path, file.digest),
+        )
 
     def drop(self, path: str) -> None:
         """Remove a file from the cache."""
         self._run("DELETE FROM files WHERE path = ?", (path,))
-        self.release(path)
         self._run("DELETE FROM withheld WHERE path = ?", (path,))
 
     def drop_owner(self, scope: Scope) -> None:
         """Delete the rows of all files of an owner."""
-        own = "SELECT path FROM files WHERE space = ? AND user = ?"
-        self._run(f"DELETE FROM held WHERE path IN ({own})", (scope.space, scope.user or ""))
         self._run("DELETE FROM files WHERE space = ? AND user = ?", (scope.space, scope.user or ""))
 
     def drop_owners(self, scopes: Iterable[Scope], facts: Iterable[str]) -> None:
@@ -270,32 +262,21 @@ class FileCache:
 
     def _found(self, where: str, values: Iterable[object]) -> Iterator[VaultFile]:
         rows = self._run(
-            "SELECT path, what, space, user, name, version, digest, size, mtime, inode "
+            "SELECT path, what, space, user, name, version, digest, held, size, mtime, inode "
             f"FROM files WHERE {where} ORDER BY path",
             values,
         )
-        for each in rows:
-            path, what, space, user, name, version, digest, *stamp = each
+        for path, what, space, user, name, version, digest, held, *stamp in rows:
             yield VaultFile(
-                path, what, Scope(space, user or None), name, version, digest, FileStamp(*stamp)
+                *(path, what, Scope(space, user or None), name, version, digest),
+                *(FileStamp(*stamp), bool(held)),
             )
 
     # -- deleted files ------------------------------------------------------------------------
 
-    def hold(self, path: str, at: int) -> None:
-        """Record that a deleted file is neither forgotten nor restored until the person answers."""
-        self._run("INSERT OR IGNORE INTO held VALUES (?, ?)", (path, at))
-
-    def release(self, path: str) -> None:
-        """Remove a deleted file from those that wait for an answer."""
-        self._run("DELETE FROM held WHERE path = ?", (path,))
-
     def held(self) -> list[str]:
         """Return the deleted files that wait for an answer."""
-        return [path for (path,) in self._run("SELECT path FROM held ORDER BY path")]
-
-    def is_held(self, path: str) -> bool:
-        return bool(self._run("SELECT 1 FROM held WHERE path = ?", (path,)))
+        return [path for (path,) in self._run("SELECT path FROM files WHERE held ORDER BY path")]
 
     def note_forgotten(self, scope: Scope, at: int) -> None:
         """Record that a memory was forgotten because its file was deleted."""
@@ -316,17 +297,9 @@ class FileCache:
 
     # -- how far the log was written to the files ---------------------------------------------
 
-    def cursor(self, scope: Scope) -> int:
-        """Return the position of the last log entry that was written to the files."""
-        return self.mark(scope)[0]
-
     def mark(self, scope: Scope) -> tuple[int, str]:
         """Return position and uuid of the last log entry that was written to the files."""
-        rows = self._run(
-            "SELECT position, uuid FROM cursors WHERE space = ? AND user = ?",
-            (scope.space, scope.user or ""),
-        )
-        return (int(rows[0][0]), str(rows[0][1])) if rows else (0, "")
+        return self.marks().get(scope, (0, ""))
 
     def marks(self) -> dict[Scope, tuple[int, str]]:
         rows = self._run("SELECT space, user, position, uuid FROM cursors ORDER BY space, user")
@@ -389,7 +362,7 @@ class FileCache:
             for each in pending:
                 self._run("DELETE FROM pending WHERE number = ?", (each.number,))
         # The names of files quote memories, also erased ones.
-        self._run("PRAGMA wal_checkpoint(TRUNCATE)")
+        self.scrub()
 
     def silence(self, space: str, id: str) -> None:
         """Empty the pending lines that quote an erased memory."""
@@ -397,4 +370,4 @@ class FileCache:
             "UPDATE pending SET line = '' WHERE space = ? AND line <> '' AND line LIKE ?",
             (space, f"%(% {id})"),
         )
-        self._run("PRAGMA wal_checkpoint(TRUNCATE)")
+        self.scrub()

@@ -102,7 +102,7 @@ def _refill_cache(vault: Vault, scope: Scope) -> None:
     """
     survey = disk.scan_folder(vault.root, vault.path(vault.folders.owner(scope)))
     for path in survey.files:
-        place = vault.parse_path(path)
+        place = vault.folders.parse(path)
         if place is None or place.scope != scope or vault.files.get(path) is not None:
             continue
         try:

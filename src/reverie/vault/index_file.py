@@ -11,7 +11,6 @@ from reverie.model import Memory, Scope
 from reverie.prompt import profile
 from reverie.protocols import Owner, Transaction
 from reverie.vault import disk, render
-from reverie.vault.disk import FileStamp
 from reverie.vault.file_cache import VaultFile
 from reverie.vault.vault import Vault
 from reverie.write.runtime import Runtime
@@ -62,4 +61,4 @@ def write_index(vault: Vault, runtime: Runtime, owner: Owner, scope: Scope) -> N
         and vault.unchanged_since_write(before)
     ):
         return
-    vault.write(VaultFile(path, "index", scope, "", 0, "", FileStamp(0, 0, 0)), raw)
+    vault.write(VaultFile(path, "index", scope, "", 0), raw)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from reverie.model import Memory, Scope
 from reverie.vault import names
@@ -18,11 +19,28 @@ USERS, DELETED, SESSIONS = "users", "deleted", "sessions"
 TURNS, SUMMARIES, SUMMARY = "turns", "summaries", "summary.md"
 FOLDERS = {"fact": "facts", "note": "notes"}
 _CONFLICT = ".conflict-v"
+Turns = Literal["together", "apart"]
 # The greatest size of one file of turns.
 PART_BYTES = 256 * 1024
 _PART = re.compile(rf"{TURNS}(-[1-9]\d*)?\.md", re.ASCII)
 # A folder that holds the sessions of a month.
 _MONTH = re.compile(r"\d{4}-\d\d", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class VaultConfig:
+    """The configuration of a vault, stored in ``vault.json``.
+
+    ``spaces`` are the spaces that it shows, None for all. ``turns`` says whether the turns of a
+    session are written together or each to a file of its own.
+    """
+
+    spaces: tuple[str, ...] | None = None
+    turns: Turns = "together"
+
+    def shows(self, space: str) -> bool:
+        """Whether the vault shows a space."""
+        return self.spaces is None or space in self.spaces
 
 
 class ParsedPath(NamedTuple):
@@ -97,7 +115,7 @@ class Folders:
         if session is not None:
             above = self.session(scope, session, memory.created_at)
         path = f"{above}/{FOLDERS[memory.kind]}/{names.file_stem(first.subject, first.content)}.md"
-        return path if memory.forgotten_at is None else to_deleted_path(path)
+        return relocate(path, deleted=memory.forgotten_at is not None)
 
     def below(self, above: str, name: str) -> str:
         """Return the folder of a name below another folder, or at the top of the vault.
@@ -221,16 +239,10 @@ def _session_depth(rest: list[str]) -> int | None:
     return 3 if is_month(rest[1]) and len(rest) > 3 else 2
 
 
-def to_deleted_path(path: str) -> str:
-    """Return the path of a file in its owner's ``deleted/`` folder."""
+def relocate(path: str, *, deleted: bool) -> str:
+    """Return the path that a file has in its owner's ``deleted/`` folder, or outside of it."""
     above, _, rest = split_path(path.split("/"))
-    return "/".join([*above, DELETED, *rest])
-
-
-def from_deleted_path(path: str) -> str:
-    """Return the path of a file outside of its owner's ``deleted/`` folder."""
-    above, _, rest = split_path(path.split("/"))
-    return "/".join([*above, *rest])
+    return "/".join([*above, *([DELETED] if deleted else []), *rest])
 
 
 def is_deleted(path: str) -> bool:

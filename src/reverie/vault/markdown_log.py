@@ -65,7 +65,7 @@ def read_files(vault: Vault, what: str) -> Iterator[MarkdownFile]:
     Files that cannot be read are skipped; a sync reports them.
     """
     for path in sorted(_markdown(vault)):
-        place = vault.parse_path(path)
+        place = vault.folders.parse(path)
         if place is not None and place.what == what and vault.config.shows(place.scope.space):
             with contextlib.suppress(ReverieError):
                 yield MarkdownFile(path, place, _with_our_line_ends(disk.read(vault.path(path))))

@@ -20,13 +20,12 @@ from reverie.vault.actions import (
     EraseFromLog,
     RemoveFile,
     Report,
-    Silence,
     WriteIndex,
     WriteMemory,
     WriteSession,
 )
 from reverie.vault.file_cache import VaultFile
-from reverie.vault.plan_edits import conflict_name, plan_edits
+from reverie.vault.plan_edits import plan_edits
 from reverie.vault.plan_missing import plan_missing
 from reverie.vault.state import (
     MemoryHistory,
@@ -108,14 +107,13 @@ class _Writes:
         scope, id = name
         files = self._cache.of(scope, "memory", id)
         if history.erased:
-            self._erased(scope, id, files, op)
+            for file in [*files, *self._cache.of(scope, "conflict", id)]:
+                line = f"(erase {id})" if file.what == "memory" and op == "erase" else ""
+                self._add(RemoveFile(file.path, file, line, erased=True))
             return
-        overwritten = id in self._store.affected.get(scope, ()) and history.overwritten
-        if overwritten:
-            self._add(Silence(f"lines of {id}", scope, id))
         if any(self._is_persons(file) for file in files):
             return
-        if overwritten:
+        if id in self._store.affected.get(scope, ()) and history.overwritten:
             # Its file may be named after the erased words.
             for file in files:
                 self._add(RemoveFile(file.path, file))
@@ -125,30 +123,13 @@ class _Writes:
             if file is not newest:
                 # A killed process left two.
                 self._add(RemoveFile(file.path, file))
-        memory = history.current
-        if newest is not None and newest.version >= memory.version:
-            return
-        self._write(scope, history, newest, op or "revise")
-
-    def _erased(self, scope: Scope, id: str, files: Iterable[VaultFile], op: str | None) -> None:
-        found = [*files, *self._cache.of(scope, "conflict", id)]
-        for file in found:
-            line = f"(erase {id})" if file.what == "memory" and op == "erase" else ""
-            self._add(RemoveFile(file.path, file, line, erased=True))
-        if found or op is not None:
-            self._add(Silence(f"lines of {id}", scope, id))
-
-    def _write(self, scope: Scope, history: MemoryHistory, file: VaultFile | None, op: str) -> None:
-        memory = history.current
-        if file is None:
+        memory, op = history.current, op or "revise"
+        if newest is None:
             path = self._now.folders.new_file(scope, memory, history.first)
-            about = f"memory {memory.id}"
-            self._add(WriteMemory(about, scope, memory, op, path, None, history.origin))
-            return
-        turn = layout.from_deleted_path if memory.forgotten_at is None else layout.to_deleted_path
-        path = _renamed(turn(file.path), history)
-        more = history.origin, history.subjects
-        self._add(WriteMemory(file.path, scope, memory, op, path, file, *more))
+            self._add(WriteMemory(f"memory {id}", history, op, path))
+        elif newest.version < memory.version:
+            path = layout.relocate(newest.path, deleted=memory.forgotten_at is not None)
+            self._add(WriteMemory(newest.path, history, op, _renamed(path, history), newest))
 
     # -- sessions -----------------------------------------------------------------------------
 
@@ -168,11 +149,10 @@ class _Writes:
         turns = self._cache.of(scope, "turns", session)
         files = [*turns, *self._cache.of(scope, "summary", session)]
         if erased:
-            files += self._cache.of(scope, "conflict", conflict_name(session))
             if known is not None or files:
                 self._add(WriteSession(about, scope, session, "erase"))
             return
-        if known is None or (turns and all(file.path in self._cache.held for file in turns)):
+        if known is None or (turns and all(file.held for file in turns)):
             return
         whole = self._is_whole(known, turns)
         newest = max(turns, key=lambda file: file.version, default=None)
@@ -186,7 +166,7 @@ class _Writes:
 
     def _is_whole(self, known: SessionState, turns: list[VaultFile]) -> bool:
         """Whether no part of a session is missing before its last one."""
-        if self._now.apart:
+        if self._now.config.turns == "apart":
             shown = sorted(file.version for file in turns)
             return shown == list(known.sequences[: len(shown)])
         numbers = sorted(part_number(file) for file in turns)
@@ -198,11 +178,11 @@ class _Writes:
         reached = max((file.version for file in turns), default=0)
         if reached < known.last:
             return False
-        turn = layout.to_deleted_path if known.hidden else layout.from_deleted_path
-        if any(turn(f.path) != f.path for f in files if not self._is_persons(f)):
+        ours = [file for file in files if not self._is_persons(file)]
+        if any(layout.is_deleted(file.path) != known.hidden for file in ours):
             return False
         summaries = self._cache.of(scope, "summary", known.row.session)
-        if any(file.path in self._cache.held for file in summaries):
+        if any(file.held for file in summaries):
             return True
         return [file.version for file in summaries] == ([known.summary] if known.summary else [])
 
@@ -210,20 +190,13 @@ class _Writes:
 
     def _erasures(self, scope: Scope, entries: Iterable[LogEntry]) -> None:
         """Plan to remove what was erased from the vault's log."""
-        ended = [entry for entry in entries if entry.op == "erase"]
+        ended = tuple(entry for entry in entries if entry.op == "erase")
         if not ended:
             return
         memories = {entry.memory for entry in ended if entry.memory}
         memories |= self._store.affected.get(scope, set())
-        self._add(
-            EraseFromLog(
-                self._now.folders.owner(scope),
-                scope,
-                tuple(ended),
-                frozenset(memories),
-                frozenset(erased_sessions(ended)),
-            )
-        )
+        about, gone = self._now.folders.owner(scope), frozenset(erased_sessions(ended))
+        self._add(EraseFromLog(about, scope, ended, frozenset(memories), gone))
 
     def _index(self, scope: Scope) -> None:
         path = self._now.folders.index(scope)

@@ -7,7 +7,7 @@ is merely out of date is not taken for an edit, and a change on both sides is se
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from reverie.model import Memory
 from reverie.text.frontmatter import equal_ignoring_crlf
@@ -28,12 +28,8 @@ from reverie.vault.actions import (
     Revise,
     SwitchSession,
 )
-from reverie.vault.disk import FileStamp
 from reverie.vault.file_cache import VaultFile
 from reverie.vault.state import DiskFile, MemoryHistory, Name, Snapshot
-
-_NEW = FileStamp(0, 0, 0)
-EMPTY = "it is empty: nothing was changed"
 
 
 def plan_edits(now: Snapshot) -> list[Action]:
@@ -100,9 +96,7 @@ class _Edits:
         known = self._cache.get(file.path)
         if known is None:
             # A file that was renamed before its id was written to it.
-            same = self._cache.with_digest("memory", file.digest)
-            gone = (each for each in same if each.path in self._disk.gone and each.version == 0)
-            known = next(gone, None)
+            known = next((each for each in self._moved_here(file) if each.version == 0), None)
         if known is None or known.what != "memory" or known.scope != file.place.scope:
             return None
         history = self._store.memories.get((known.scope, known.name))
@@ -110,17 +104,18 @@ class _Edits:
             return None
         return known.name
 
+    def _moved_here(self, file: DiskFile) -> Iterator[VaultFile]:
+        """Yield the missing files that had the content of this one."""
+        for gone in self._disk.gone.values():
+            if (gone.what, gone.digest) == (file.place.what, file.digest):
+                yield gone
+
     # -- the files of memories ----------------------------------------------------------------
 
     def _memory(self, file: DiskFile) -> None:
         document, scope = file.document, file.place.scope
         for problem in document.problems:
             self._problem(file, problem)
-        if document.broken:
-            return
-        if not file.raw.strip():
-            self._problem(file, EMPTY)
-            return
         told = document.text("id") or None
         id = told or self._known_as(file)
         history = None if id is None else self._store.memories.get((scope, id))
@@ -140,14 +135,11 @@ class _Edits:
         if history.position > self._cache.cursor(scope):
             # Erased since the last sync: the person had nothing to say about it yet.
             known = self._cache.get(file.path)
-            gone = known or VaultFile(file.path, "memory", scope, id, 0, "", _NEW)
+            gone = known or VaultFile(file.path, "memory", scope, id, 0)
             self._add(RemoveFile(file.path, gone, f"(erase {id})", erased=True))
         else:
-            self._problem(
-                file,
-                f"memory {id} was erased and stays so: "
-                "remove the file, or its id to remember it again",
-            )
+            why = "was erased and stays so: remove the file, or its id to remember it again"
+            self._problem(file, f"memory {id} {why}")
 
     def _elsewhere(self, file: DiskFile, id: str) -> str | None:
         """Return the path of another file that is the memory's, and is still there."""
@@ -165,7 +157,7 @@ class _Edits:
         found = self._disk.changed.get(known.path)
         if found is None:
             return True
-        return found.document.broken or found.document.text("id") == known.name
+        return found.document.text("id") == known.name
 
     def _copied(self, file: DiskFile, history: MemoryHistory, other: str) -> None:
         """Take a second file with the same id: with other content it is a new memory."""
@@ -188,13 +180,8 @@ class _Edits:
                 self._add(KeepStoreVersion(file.path, file.place.scope, current))
             self._add(revision)
             if revision.restore and not revision.forget:
-                self._add(
-                    Report(
-                        file.path,
-                        "conflicts",
-                        f"{file.path}: edited here and forgotten in the store; it is restored",
-                    )
-                )
+                text = f"{file.path}: edited here and forgotten in the store; it is restored"
+                self._add(Report(file.path, "conflicts", text))
             forgotten = revision.forget if revision.restore else forgotten
         self._moved(file, current, base, forgotten=forgotten)
 
@@ -259,12 +246,11 @@ class _Edits:
     def _settle(self, file: DiskFile, memory: Memory) -> None:
         """Record the path where the person put the file; the next plan writes to it."""
         scope, id = file.place.scope, memory.id
-        found = VaultFile(file.path, "memory", scope, id, 0, file.digest, file.stamp)
         others = [each for each in self._cache.of(scope, "memory", id) if each.path != file.path]
         # Forgetting and restoring it have lines of their own.
         moved = any(layout.is_deleted(each.path) == file.place.deleted for each in others)
         line = f"{render.first_line(memory.content)} (move {id})" if moved else ""
-        self._add(Adopt(file.path, found, line))
+        self._adopt(file, id, 0, line)
         for other in others:
             self._add(Drop(file.path, other))
             self._add(Report(file.path, "moved", f"{other.path} → {file.path}"))
@@ -302,39 +288,30 @@ class _Edits:
     def _is_ours_to_write(self, file: DiskFile) -> bool:
         if file.place.what == "index":
             return file.place.scope in self._store.owners
-        return self._is_known_session(file)
-
-    def _is_known_session(self, file: DiskFile) -> bool:
         return (file.place.scope, file.place.session or "") in self._store.sessions
 
     def _own(self, file: DiskFile) -> bool:
         """Take an unchanged record of ours; False when the store does not have its content."""
-        place, fields = file.place, file.document.fields
+        place = file.place
         if place.what == "index":
             if file.path == self._now.folders.index(place.scope):
                 self._adopt(file, "", 0)
             else:
                 self._problem(file, "a copy of an index: nothing was changed")
             return True
-        session = str(fields.get("conversation_id", ""))
-        if session != place.session or not self._is_known_session(file):
+        session = file.document.text("conversation_id") or ""
+        if session != place.session or not self._is_ours_to_write(file):
             self._put_back(file)
             return True
         if file.last is None:
             return False
-        was, line = self._former(file), ""
-        if was is not None and file.place.what == "turns":
-            line = self._switch(file, session)
-        self._adopt(file, session, file.last, line)
+        # The missing file that this one was before it was moved into or out of ``deleted/``.
+        was = self._disk.gone.get(layout.relocate(file.path, deleted=not place.deleted))
+        switched = was is not None and place.what == "turns"
+        self._adopt(file, session, file.last, self._switch(file, session) if switched else "")
         if was is not None:
             self._add(Drop(file.path, was))
         return True
-
-    def _former(self, file: DiskFile) -> VaultFile | None:
-        """Return the missing file that this one was before it was moved to or from ``deleted/``."""
-        turn = layout.from_deleted_path if file.place.deleted else layout.to_deleted_path
-        was = self._cache.get(turn(file.path))
-        return was if was is not None and was.path in self._disk.gone else None
 
     def _switch(self, file: DiskFile, session: str) -> str:
         """Hide or restore a session whose files were moved into or out of ``deleted/``.
@@ -353,9 +330,8 @@ class _Edits:
 
     def _put_back(self, file: DiskFile) -> None:
         """Move a record that was renamed, or moved to another owner, back to its path."""
-        for known in self._cache.with_digest(file.place.what, file.digest):
-            if known.path != file.path and known.path in self._disk.gone:
-                self._add(PutBack(file.path, file.path, known.path))
-                self._problem(file, "records keep their names and owners: it was put back")
-                return
-        self._problem(file, "the conversation is not known here: nothing was changed")
+        if (was := next(self._moved_here(file), None)) is None:
+            self._problem(file, "the conversation is not known here: nothing was changed")
+            return
+        self._add(PutBack(file.path, was.path))
+        self._problem(file, "records keep their names and owners: it was put back")

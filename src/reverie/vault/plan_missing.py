@@ -17,14 +17,11 @@ from reverie.vault.actions import (
     ACTOR,
     DELETED,
     Action,
-    CountDeletion,
+    Adopt,
     Drop,
-    DropOwner,
     Forget,
-    Hold,
-    Release,
     Report,
-    ResetDeletions,
+    ReportField,
     SwitchSession,
     WriteMemory,
 )
@@ -67,10 +64,15 @@ class _Missing:
     def __init__(self, now: Snapshot) -> None:
         self._now = now
         self._store, self._cache = now.store, now.cache
-        # Files that were changed and could not be read in: one may be what a missing one became.
+        # Files that could not be read in: one may be what a missing one became.
         unread = {
             (file.place.scope, file.document.text("id") or _name(path))
             for path, file in now.disk.changed.items()
+        }
+        unread |= {
+            (place.scope, _name(path))
+            for path in now.disk.unusable
+            if (place := now.folders.parse(path)) is not None
         }
         self._gone = {
             path: file
@@ -78,26 +80,36 @@ class _Missing:
             if path not in now.failed
             and not {(file.scope, file.name), (file.scope, _name(path))} & unread
         }
-        self._held = [file for path, file in self._gone.items() if path in self._cache.held]
+        self._held = [file for file in self._gone.values() if file.held]
         self._sessions: dict[LostItem, bool] = {}
         self.actions: list[Action] = []
 
     def _add(self, action: Action) -> None:
         self.actions.append(action)
 
+    def _report(self, about: str, field: ReportField, text: str) -> None:
+        self._add(Report(about, field, text))
+
     def take(self) -> None:
-        for path in sorted(self._cache.held):
-            if path not in self._now.disk.gone:
-                self._add(Release(f"held {path}", path))
-        asked = {file.scope for file in self._held}
+        for file in self._cache.files:
+            if file.held and file.path not in self._now.disk.gone:
+                self._add(Adopt(f"held {file.path}", file._replace(held=False)))
+        owners, asked = dict[Scope, list[VaultFile]](), {file.scope for file in self._held}
+        for file in self._gone.values():
+            owners.setdefault(file.scope, []).append(file)
         lost = dict[LostItem, list[VaultFile]]()
-        for scope, files in self._by_owner().items():
+        for scope, files in owners.items():
             if not self._now.shows(scope):
                 # Tidied away. Shown again, it is written again.
-                for file in files:
-                    self._add(Drop(file.path, file))
+                self._drop_all(files)
             elif scope in self._cache.away and scope not in asked and self._now.missing != "forget":
-                self._away(scope)
+                self._drop_all(files)
+                self._report(
+                    self._now.folders.owner(scope),
+                    "problems",
+                    f"all of its {len(files)} files are gone: nothing was forgotten, "
+                    "they are written again",
+                )
             else:
                 for file in files:
                     if (item := self._item(file)) is None:
@@ -106,34 +118,26 @@ class _Missing:
                         lost.setdefault(item, []).append(file)
         if self._now.missing == "ask":
             self._hold_or_forget(lost)
-        elif lost or self._cache.deletions:
-            self._as_answered(lost)
+        else:
+            answer = self._forget if self._now.missing == "forget" else self._restore
+            for item, files in lost.items():
+                answer(item, files)
 
-    def _by_owner(self) -> dict[Scope, list[VaultFile]]:
-        found: dict[Scope, list[VaultFile]] = {}
-        for file in self._gone.values():
-            found.setdefault(file.scope, []).append(file)
-        return found
-
-    def _away(self, scope: Scope) -> None:
-        """Write all files of an owner again: all are missing, as when a disk is not mounted."""
-        folder, many = self._now.folders.owner(scope), self._cache.away[scope]
-        self._add(DropOwner(folder, scope))
-        self._add(
-            Report(
-                folder,
-                "problems",
-                f"all of its {many} files are gone: nothing was forgotten, they are written again",
-            )
-        )
+    def _drop_all(self, files: Sequence[VaultFile]) -> None:
+        for file in files:
+            self._add(Drop(file.path, file))
 
     # -- what would be forgotten --------------------------------------------------------------
+
+    def _is_alone(self, file: VaultFile) -> bool:
+        """Whether all files of the same memory or session are gone."""
+        own = self._cache.of(file.scope, file.what, file.name)
+        return all(each.path in self._gone for each in own)
 
     def _item(self, file: VaultFile) -> LostItem | None:
         """Return what deleting a file forgets, or None when it forgets nothing."""
         if file.what == "memory":
-            own = self._cache.of(file.scope, "memory", file.name)
-            lost = all(each.path in self._gone for each in own) and self._is_shown(file)
+            lost = self._is_alone(file) and self._is_shown(file)
             return LostItem(file.scope, "memory", file.name) if lost else None
         if file.what not in {"turns", "summary"}:
             return None
@@ -165,34 +169,23 @@ class _Missing:
         known = self._store.sessions.get((scope, session))
         if known is None or known.hidden or not files:
             return False
-        gone = all(file.path in self._gone for file in files)
-        return gone and known.row.position <= self._cache.cursor(scope)
+        return self._is_alone(files[0]) and known.row.position <= self._cache.cursor(scope)
 
     def _drop(self, file: VaultFile) -> None:
         """Plan for a file whose deletion forgets nothing; most are written again."""
-        scope, name = file.scope, file.name
+        path, scope = file.path, file.scope
         if file.what == "memory":
             found = self._history(file)
-            alone = all(each.path in self._gone for each in self._cache.of(scope, "memory", name))
-            if found is not None and alone and file.version < found.current.version:
-                self._add(
-                    Report(
-                        file.path,
-                        "conflicts",
-                        f"{file.path}: deleted here and changed in the store; it is written again",
-                    )
-                )
-        elif file.what == "turns" and (known := self._store.sessions.get((scope, name))):
-            some = any(each.path not in self._gone for each in self._cache.of(scope, "turns", name))
-            if some and not known.hidden and known.row.position <= self._cache.cursor(scope):
-                self._add(
-                    Report(
-                        file.path,
-                        "problems",
-                        "it was a part of a conversation: it is written again",
-                    )
-                )
-        self._add(Drop(file.path, file))
+            newer = found is not None and file.version < found.current.version
+            if newer and self._is_alone(file):
+                text = f"{path}: deleted here and changed in the store; it is written again"
+                self._report(path, "conflicts", text)
+        elif file.what == "turns" and (known := self._store.sessions.get((scope, file.name))):
+            shown = not known.hidden and known.row.position <= self._cache.cursor(scope)
+            if shown and not self._is_alone(file):
+                text = "it was a part of a conversation: it is written again"
+                self._report(path, "problems", text)
+        self._add(Drop(path, file))
 
     # -- confirmation -------------------------------------------------------------------------
 
@@ -204,21 +197,18 @@ class _Missing:
         for item, files in lost.items():
             if item not in waiting and item.scope not in asked:
                 self._forget(item, files)
-                self._add(CountDeletion(files[0].path, item.scope))
                 continue
             for file in files:
-                if file.path not in self._cache.held:
-                    self._add(Hold(file.path, file.path))
+                if not file.held:
+                    self._add(Adopt(file.path, file._replace(held=True)))
         for scope in dict.fromkeys(item.scope for item in lost):
             if scope in asked or any(item.scope == scope for item in waiting):
-                self._add(
-                    Report(
-                        self._now.folders.owner(scope),
-                        "problems",
-                        f"the files of {many[scope]} memories or conversations are gone, and "
-                        "nothing is forgotten yet: 'reverie vault sync --missing forget' forgets "
-                        "them, 'reverie vault sync --missing restore' writes their files again",
-                    )
+                self._report(
+                    self._now.folders.owner(scope),
+                    "problems",
+                    f"the files of {many[scope]} memories or conversations are gone, and "
+                    "nothing is forgotten yet: 'reverie vault sync --missing forget' forgets "
+                    "them, 'reverie vault sync --missing restore' writes their files again",
                 )
 
     def _asked_about(self, lost: Mapping[Scope, int]) -> set[Scope]:
@@ -240,15 +230,6 @@ class _Missing:
                     asked.add(scope)
         return asked
 
-    def _as_answered(self, lost: Mapping[LostItem, Sequence[VaultFile]]) -> None:
-        for item, files in lost.items():
-            if self._now.missing == "forget":
-                self._forget(item, files)
-            else:
-                self._restore(item, files)
-        # What was confirmed does not count against what is deleted next.
-        self._add(ResetDeletions(""))
-
     def _forget(self, item: LostItem, files: Sequence[VaultFile]) -> None:
         """Plan to forget it, and then to drop its files: after a failure it is tried again."""
         first = files[0]
@@ -266,14 +247,7 @@ class _Missing:
         first, *others = files
         if item.what == "memory":
             history = self._store.memories[item.scope, item.name]
-            self._add(
-                WriteMemory(
-                    *(first.path, item.scope, history.current, "restore", first.path, None),
-                    history.origin,
-                )
-            )
-            self._add(Release(first.path, first.path))
+            self._add(WriteMemory(first.path, history, "restore", first.path))
+            self._drop_all(others)
         else:
-            others = list(files)
-        for file in others:
-            self._add(Drop(first.path, file))
+            self._drop_all(files)

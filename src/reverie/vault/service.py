@@ -28,11 +28,11 @@ from reverie.vault.git.process import GitBusy
 from reverie.vault.git.purge import ScrubReport
 from reverie.vault.git.repo import CommitInfo, Repository
 from reverie.vault.jobs import RETRY_AFTER_MS
-from reverie.vault.layout import Folders
+from reverie.vault.layout import Folders, VaultConfig
 from reverie.vault.log_position import LogPosition
 from reverie.vault.state import MissingAction
 from reverie.vault.sync import Sync
-from reverie.vault.vault import Vault, VaultConfig
+from reverie.vault.vault import Vault
 from reverie.write import vault_link
 from reverie.write.secret_policy import Redaction
 
@@ -88,9 +88,9 @@ def _require_same_store(store: Store, root: Path) -> None:
             Sync(vault, store).check_store()
 
 
-def open_vault(store: Store) -> Vault:
+def open_vault(handle: Store | Space) -> Vault:
     """Open the vault of a store; VaultError when it has none."""
-    path = vault_link.find_path(store.runtime)
+    path = vault_link.find_path(handle.runtime)
     if path is None:
         raise VaultError("the store has no vault: make one with 'reverie vault init PATH'")
     return Vault.open(Path(path))
@@ -175,13 +175,13 @@ def status(store: Store) -> VaultStatus:
 
 
 def _count_pending(store: Store, vault: Vault) -> int:
-    count = 0
+    count, marks = 0, vault.files.marks()
     with store.runtime.engine.read() as tx:
         tx.enter_all_owners()
         for owner in log.list_owners(tx):
             scope = log.scope_of(tx, owner)
             if vault.config.shows(scope.space):
-                count += log.count_after(tx, owner, vault.files.cursor(scope))
+                count += log.count_after(tx, owner, marks.get(scope, (0, ""))[0])
     return count
 
 
@@ -201,24 +201,26 @@ def checkpoint(store: Store, note: str = "", *, author: str = "reverie") -> str 
 
 def folders(space: Space) -> Folders:
     """Return which folder each owner has in the vault of a space."""
-    with open_vault(_store(space)) as vault:
+    with open_vault(space) as vault:
         return vault.folders
 
 
 def history(space: Space, id: str | None = None, limit: int = 10) -> list[CommitInfo]:
     """Return the commits of the space's folder, or of one memory's file, newest first."""
-    with open_vault(_store(space)) as vault:
-        scope = _scope(space)
+    with open_vault(space) as vault:
+        scope = Scope(space.name, space.user)
         paths = [vault.folders.owner(scope), *vault.folders.former_of(scope)]
         if id is not None:
-            paths = [_path(vault, space, id)]
+            paths = [_require_path(vault, space, id)]
         return _repository(vault, space.runtime.redaction).log(*paths, limit=limit)
 
 
 def diff(space: Space, id: str | None = None, *, since: str | None = None) -> str:
     """Return the changes since a commit, or those of the last commit, as a unified diff."""
-    with open_vault(_store(space)) as vault:
-        path = vault.folders.owner(_scope(space)) if id is None else _path(vault, space, id)
+    with open_vault(space) as vault:
+        path = vault.folders.owner(Scope(space.name, space.user))
+        if id is not None:
+            path = _require_path(vault, space, id)
         return _repository(vault, space.runtime.redaction).diff(path, since=since)
 
 
@@ -228,17 +230,21 @@ def find_memory_file(space: Space, id: str) -> Path | None:
     if path is None or not Vault.exists(Path(path)):
         return None
     with Vault.open(Path(path)) as vault:
-        for user in dict.fromkeys((space.user, None)):
-            for file in vault.files.of(Scope(space.name, user), "memory", id):
-                return vault.root / file.path
-    return None
+        found = _memory_path(vault, space, id)
+        return None if found is None else vault.root / found
 
 
-def _path(vault: Vault, space: Space, id: str) -> str:
+def _memory_path(vault: Vault, space: Space, id: str) -> str | None:
     for user in dict.fromkeys((space.user, None)):
         for file in vault.files.of(Scope(space.name, user), "memory", id):
             return file.path
-    raise NotFound(f"the vault has no file of memory {id}: run 'reverie vault sync'")
+    return None
+
+
+def _require_path(vault: Vault, space: Space, id: str) -> str:
+    if (path := _memory_path(vault, space, id)) is None:
+        raise NotFound(f"the vault has no file of memory {id}: run 'reverie vault sync'")
+    return path
 
 
 def _repository(vault: Vault, redaction: Redaction) -> Repository:
@@ -247,14 +253,6 @@ def _repository(vault: Vault, redaction: Redaction) -> Repository:
         raise VaultError("git is not installed, or too old: the vault has no history")
     found.init()
     return found
-
-
-def _store(space: Space) -> Store:
-    return Store(space.runtime)
-
-
-def _scope(space: Space) -> Scope:
-    return Scope(space.name, space.user)
 
 
 def scrub(store: Store) -> ScrubReport:

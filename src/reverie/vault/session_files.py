@@ -10,7 +10,6 @@ from reverie.engine import log, sessions
 from reverie.model import Event, Origin, Scope, Summary
 from reverie.protocols import Owner
 from reverie.vault import disk, layout, names, render
-from reverie.vault.disk import FileStamp
 from reverie.vault.file_cache import VaultFile
 from reverie.vault.plan import part_number
 from reverie.vault.plan_edits import switch_line
@@ -18,41 +17,46 @@ from reverie.vault.vault import Vault
 from reverie.write import session_state
 from reverie.write.runtime import Runtime
 
-_NEW = FileStamp(0, 0, 0)
 MAX_EVENTS = 1_000_000_000
 
 
 class TurnsPart(NamedTuple):
-    """One file of turns: its number, its content, and the last sequence in it."""
+    """One file of turns: its path, its content, and the last sequence in it."""
 
-    number: int
+    path: str
     raw: bytes
     last: int
 
 
 def append_events(
-    session: str, raw: bytes, number: int, events: Sequence[Event], forked: Origin | None
+    folder: str,
+    session: str,
+    raw: bytes,
+    number: int,
+    events: Sequence[Event],
+    forked: Origin | None,
 ) -> list[TurnsPart]:
     """Return the last part with these events appended, and new parts as needed, sealed.
 
-    ``raw`` is the content of the last part without its seal.
+    ``raw`` is the content of the last part without its seal, ``number`` its number.
     """
     parts, last = list[TurnsPart](), 0
+
+    def end_part() -> None:
+        path = f"{folder}/{names.numbered(layout.TURNS, number)}.md"
+        parts.append(TurnsPart(path, render.add_seal(raw), last))
+
     for event in events:
         block = render.event_block(event)
         if raw and len(raw) + len(block) > layout.PART_BYTES:
-            parts.append(TurnsPart(number, render.add_seal(raw), last))
+            end_part()
             number, raw = number + 1, b""
         if not raw:
             begun = None if forked is None or number > 1 else f"{forked.session}:{forked.sequence}"
             raw = render.turns_head(session, begun, event.at)
         raw, last = raw + block, event.sequence
-    return [*parts, TurnsPart(number, render.add_seal(raw), last)] if last else []
-
-
-def turns_name(part: int) -> str:
-    """Return the name of a file of turns."""
-    return f"{names.numbered(layout.TURNS, part)}.md"
+    end_part()
+    return parts
 
 
 def event_path(folder: str, event: Event) -> str:
@@ -79,17 +83,14 @@ class SessionFiles:
             self._erase(scope, session)
         elif how == "rewrite":
             for file in files.of(scope, "turns", session):
-                if self._vault.is_gone(file) or self._is_ours(file):
+                if self._vault.is_missing(file.path) or self._is_ours(file):
                     self._vault.remove(file)
         with self._runtime.engine.read() as tx:
             tx.enter(owner)
             known = sessions.find(tx, owner, session)
             summary = session_state.read_summary(tx, owner, session)
             last = sessions.find_event_entry(tx, owner, Origin(session, summary.upper))
-        if self._vault.config.turns == "apart":
-            self._add_apart(owner, scope, session, known)
-        else:
-            self._add(owner, scope, session, known)
+        self._add(owner, scope, session, known)
         at = 0 if known is None else known.updated_at
         at = at if last is None or last.body is None else last.body["at"]
         self._write_summary(scope, session, None if known is None else summary, at)
@@ -132,44 +133,36 @@ class SessionFiles:
     def _add(
         self, owner: Owner, scope: Scope, session: str, known: sessions.SessionRow | None
     ) -> None:
-        """Append the new events to the last part, or write all parts if there is none."""
-        files = sorted(self._vault.files.of(scope, "turns", session), key=lambda file: file.version)
-        newest = files[-1] if files else None
-        raw = None if newest is None else self._plain(newest)
-        reached = 0 if newest is None or raw is None else newest.version
-        number = 1 if newest is None or raw is None else part_number(newest)
+        """Append the new events to the last file, or write all files if there is none."""
+        files, apart = self._vault.files, self._vault.config.turns == "apart"
+        newest = max(files.of(scope, "turns", session), key=lambda each: each.version, default=None)
+        reached, number, raw = 0, 1, b""
+        if newest is not None and apart:
+            reached = newest.version
+        elif newest is not None and (plain := self._plain(newest)) is not None:
+            reached, number, raw = newest.version, part_number(newest), plain
         events = self._events(owner, scope, session, reached)
         if not events:
             return
-        forked = None if known is None else known.forked_from
+        folder = self._folder(scope, session, events[0].at)
+        if apart:
+            parts = [
+                TurnsPart(event_path(folder, each), render.turn_file(each, session), each.sequence)
+                for each in events
+            ]
+        else:
+            folder = folder if newest is None else newest.path.rpartition("/")[0]
+            forked = None if known is None else known.forked_from
+            parts = append_events(folder, session, raw, number, events, forked)
         line = _line(session, events, known)
-        above = self._folder(scope, session, events[0].at)
-        if newest is not None:
-            above = newest.path.rpartition("/")[0]
-        for part in append_events(session, raw or b"", number, events, forked):
-            path = f"{above}/{turns_name(part.number)}"
-            self._put(VaultFile(path, "turns", scope, session, part.last, "", _NEW), part.raw, line)
+        for part in parts:
+            self._put(VaultFile(part.path, "turns", scope, session, part.last), part.raw, line)
 
     def _plain(self, file: VaultFile) -> bytes | None:
         try:
             return render.strip_seal(disk.read(self._vault.path(file.path)))
         except disk.UnreadableFile:
             return None
-
-    def _add_apart(
-        self, owner: Owner, scope: Scope, session: str, known: sessions.SessionRow | None
-    ) -> None:
-        """Write the events that have no file of their own."""
-        shown = {file.version for file in self._vault.files.of(scope, "turns", session)}
-        events = [
-            event for event in self._events(owner, scope, session, 0) if event.sequence not in shown
-        ]
-        line = _line(session, events, known)
-        for event in events:
-            path = event_path(self._folder(scope, session, events[0].at), event)
-            file = VaultFile(path, "turns", scope, session, event.sequence, "", _NEW)
-            self._put(file, render.turn_file(event, session), line)
-            line = ""
 
     def _put(self, file: VaultFile, raw: bytes, line: str) -> None:
         """Write a file; UnusablePath when a person has put another file there."""
@@ -189,27 +182,26 @@ class SessionFiles:
                 vault.remove(file)
             return
         usual = f"{self._folder(scope, session, at)}/{layout.SUMMARIES}/{layout.SUMMARY}"
-        usuals = {usual, layout.to_deleted_path(usual)}
+        usuals = {usual, layout.relocate(usual, deleted=True)}
         # A person may have copied the folder of a session: the copy's summary goes.
         known = sorted(known, key=lambda file: file.path not in usuals)
         for extra in known[1:]:
             if self._is_ours(extra):
                 vault.remove(extra)
-        if known and vault.files.is_held(known[0].path):
+        if known and known[0].held:
             # It was deleted with its conversation, and the person is asked whether they meant it.
             return
         if known and known[0].version == summary.epoch and self._is_ours(known[0]):
             return
         path = known[0].path if known else usual
-        new = VaultFile(path, "summary", scope, session, summary.epoch, "", _NEW)
+        new = VaultFile(path, "summary", scope, session, summary.epoch)
         self._put(new, render.summary_file(session, summary, at), f"summary of {session}")
 
     def _place(self, scope: Scope, session: str, *, hidden: bool) -> None:
         """Move the files of a hidden session into ``deleted/``, and those of others out of it."""
-        turn = layout.to_deleted_path if hidden else layout.from_deleted_path
         for what in ("turns", "summary"):
             for file in self._vault.files.of(scope, what, session):
-                there = turn(file.path)
+                there = layout.relocate(file.path, deleted=hidden)
                 if there == file.path or not self._is_ours(file):
                     continue
                 if self._vault.stamp(there) is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -13,7 +13,7 @@ from reverie.model import Memory, Origin, Scope
 from reverie.text.frontmatter import Document
 from reverie.vault.disk import FileStamp
 from reverie.vault.file_cache import VaultFile
-from reverie.vault.layout import Folders, ParsedPath
+from reverie.vault.layout import Folders, ParsedPath, VaultConfig
 
 Name = tuple[Scope, str]
 """A memory or a session: its owner, and its id."""
@@ -145,14 +145,12 @@ class CacheState:
     files: Sequence[VaultFile] = ()
     cursors: Mapping[Scope, int] = field(default_factory=dict)
     """The position of the last entry that each owner's files show."""
-    held: frozenset[str] = frozenset()
-    """Deleted files that wait for an answer."""
     deletions: Mapping[Scope, int] = field(default_factory=dict)
     """How many memories were forgotten lately because their files were deleted."""
     totals: Mapping[Scope, int] = field(default_factory=dict)
-    """How many memories and sessions that are not forgotten have files."""
-    away: Mapping[Scope, int] = field(default_factory=dict)
-    """Owners of whom every file is gone, and how many they had."""
+    """How many memories and sessions that are not forgotten have files; only if some are gone."""
+    away: frozenset[Scope] = frozenset()
+    """Owners of whom every file is gone."""
     diverged: Mapping[Name, int] = field(default_factory=dict)
     """The first version of a memory that only the vault has, after a restore from a backup."""
     stale_indexes: frozenset[Scope] = frozenset()
@@ -168,15 +166,17 @@ class CacheState:
             found.setdefault((file.scope, file.what, file.name), []).append(file)
         return found
 
+    @cached_property
+    def held(self) -> frozenset[str]:
+        """The deleted files that wait for an answer."""
+        return frozenset(file.path for file in self.files if file.held)
+
     def get(self, path: str) -> VaultFile | None:
         return self._by_path.get(path)
 
     def of(self, scope: Scope, what: str, name: str) -> list[VaultFile]:
         """Return the files of one memory or session."""
         return self._by_name.get((scope, what, name), [])
-
-    def with_digest(self, what: str, digest: str) -> Iterator[VaultFile]:
-        return (file for file in self.files if file.what == what and file.digest == digest)
 
     def cursor(self, scope: Scope) -> int:
         return self.cursors.get(scope, 0)
@@ -189,17 +189,14 @@ class Snapshot:
     store: StoreState
     disk: DiskState
     cache: CacheState
-    spaces: tuple[str, ...] | None = None
-    """The spaces that the vault shows, None for all."""
-    apart: bool = False
-    """Whether each turn has a file of its own."""
+    config: VaultConfig = VaultConfig()
     missing: MissingAction = "ask"
     folders: Folders = field(default_factory=Folders)
     failed: frozenset[str] = frozenset()
     """What an earlier action of this run was about that failed."""
 
     def shows(self, scope: Scope) -> bool:
-        return self.spaces is None or scope.space in self.spaces
+        return self.config.shows(scope.space)
 
 
 def names_of(files: Iterable[VaultFile], *what: str) -> set[Name]:

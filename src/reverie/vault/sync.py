@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 
 from reverie.engine import log
 from reverie.memory.store import Store
 from reverie.model import Scope
 from reverie.protocols import Owner
-from reverie.vault.actions import (
-    Action,
-    AppendLog,
-    EraseFromLog,
-    Report,
-    SyncReport,
-    WriteMemory,
-    WriteSession,
-)
+from reverie.vault.actions import Action, AppendLog, Report, SyncReport, WriteMemory, WriteSession
 from reverie.vault.collect import Collector
 from reverie.vault.execute import Executor
 from reverie.vault.folder_names import ensure_names
@@ -28,8 +20,9 @@ from reverie.vault.state import MissingAction, Snapshot
 from reverie.vault.vault import Vault
 
 Progress = Callable[[int], None]
-# A run ends when one of its last plans comes again.
-MAX_CYCLE = 4
+# The plans of one run after the last batch of entries. A few suffice, unless somebody keeps saving
+# a file.
+MAX_PLANS = 10
 
 
 class Sync:
@@ -49,13 +42,16 @@ class Sync:
         self.report = SyncReport()
         # Memories and sessions that had no file, though the vault was to show them.
         self.completed: list[tuple[Scope, str, str]] = []
-        # Whether something that was erased is still in a file, so that the run has to be repeated.
-        self.incomplete = False
-        self._stuck = False
         self._is_secret = CommitPolicy(store.runtime.redaction).is_secret_name
         self._position = LogPosition(vault, store.runtime)
+        self._missing: MissingAction = missing
         self._collector = Collector(vault, store.runtime, self._position, missing)
         self._executor = Executor(vault, store, self._position, self.report, progress)
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether something that was erased is still in a file, so that a run has to follow."""
+        return self._executor.incomplete
 
     def everything(self) -> SyncReport:
         """Compare all files with the store, and bring both together."""
@@ -110,60 +106,46 @@ class Sync:
         return (
             vault.config.shows(scope.space)
             and vault.is_missing(vault.folders.owner(scope))
-            and vault.files.knows(scope)
+            and vault.files.count(scope) > 0
         )
 
     def _run(self, owner: Owner | None = None) -> None:
         for each, scope in self._scopes(owner).items():
             if not self._vault.config.shows(scope.space):
                 remove_erased(self._vault, self._runtime, self._position, each, scope)
-        before = list[Sequence[Action]]()
+        everywhere, plans = self._collector.looked_everywhere, 0
         while True:
-            everywhere = self._collector.looked_everywhere
-            now = self._collector.snapshot(owner, check=everywhere, failed=self._executor.failed)
+            now = self._collector.snapshot(owner, self._executor.failed)
             actions = plan(now)
+            changes = [action for action in actions if not isinstance(action, Report)]
             if everywhere:
                 self.completed += _new_files(now, actions)
             self._vault.write_names(self._is_secret, check=everywhere)
-            if not self._executor.execute(actions):
-                before = []
+            plans += 1
+            if plans > MAX_PLANS:
+                for action in changes:
+                    self._executor.fail(action, "it changed again and again: the next sync goes on")
+            if not self._executor.execute(actions, may_replan=plans < MAX_PLANS):
                 continue
-            changes = [action for action in actions if not isinstance(action, Report)]
-            if any(isinstance(action, AppendLog) for action in changes):
-                self._collector.stop_at_the_last_entries()
-            if changes and changes in before:
-                self._give_up(changes)
-            elif changes and not everywhere and not now.store.unfinished and _is_last(changes):
-                break
             if not changes:
                 break
-            before = [*before[1 - MAX_CYCLE :], changes]
+            if not isinstance(changes[-1], AppendLog):
+                continue
+            if now.store.unfinished:
+                plans = 0
+                continue
+            # What is written to the store from now on is left to the next run.
+            self._collector.reads_entries = False
+            if not everywhere:
+                break
         self._vault.write_names(self._is_secret)
-        self.incomplete = bool(self._executor.unerased)
-        if everywhere and not self._stuck:
+        if self._missing != "ask":
+            # What was answered does not count against what is deleted next.
+            self._vault.files.forget_window()
+        if everywhere and plans <= MAX_PLANS and not self.incomplete:
             with self._vault.files.together():
                 self._vault.files.drop_meta(DIVERGED)
                 self._vault.files.set_meta(SCANNED, "yes")
-
-    def _give_up(self, changes: Sequence[Action]) -> None:
-        """Leave what was done to no effect, so that the rest of the run is not kept from ending.
-
-        That is a defect, unless the log of an owner waits for an erasure that failed.
-        """
-        self._stuck = True
-        for action in changes:
-            waits = (
-                isinstance(action, AppendLog | EraseFromLog)
-                and action.scope in self._executor.unerased
-            )
-            if not waits and action.about not in self._executor.failed:
-                self.report.add_problem(action.about, "what it needs was done, to no effect")
-            self._executor.failed.add(action.about)
-
-
-def _is_last(actions: Sequence[Action]) -> bool:
-    """Whether actions end with the log: the files show everything that the store had to say."""
-    return isinstance(actions[-1], AppendLog)
 
 
 def _new_files(now: Snapshot, actions: Iterable[Action]) -> Iterator[tuple[Scope, str, str]]:
@@ -172,7 +154,7 @@ def _new_files(now: Snapshot, actions: Iterable[Action]) -> Iterator[tuple[Scope
         return
     for action in actions:
         if isinstance(action, WriteMemory) and action.before is None:
-            yield action.scope, "memory", action.memory.id
+            yield action.history.scope, "memory", action.history.current.id
         elif isinstance(action, WriteSession) and not now.cache.of(
             action.scope, "turns", action.session
         ):

@@ -10,9 +10,8 @@ import threading
 import time
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, cast, get_args
+from typing import cast, get_args
 
 from reverie.engine.sqlite.file_lock import FileLock
 from reverie.errors import VaultError
@@ -21,11 +20,10 @@ from reverie.vault import disk, layout, names, permissions
 from reverie.vault.disk import FileStamp
 from reverie.vault.file_cache import FileCache, VaultFile
 from reverie.vault.git.repo import Repository
-from reverie.vault.layout import Folders
+from reverie.vault.layout import Folders, Turns, VaultConfig
 from reverie.vault.log_file import VaultLog
 
 FORMAT = 1
-Turns = Literal["together", "apart"]
 LOCK_SECONDS = 60.0
 # A folder with more entries is not filled further, since git rewrites its list with every commit.
 MAX_FOLDER_ENTRIES = 256
@@ -36,22 +34,6 @@ _PRIVATE = "private"
 _log = logging.getLogger("reverie.vault")
 _DATABASE = ("files.db", "files.db-wal", "files.db-shm", "files.db-journal")
 _threads = threading.RLock()
-
-
-@dataclass(frozen=True, slots=True)
-class VaultConfig:
-    """The configuration of a vault, stored in ``vault.json``.
-
-    ``spaces`` are the spaces that it shows, None for all. ``turns`` says whether the turns of a
-    session are written together or each to a file of its own.
-    """
-
-    spaces: tuple[str, ...] | None = None
-    turns: Turns = "together"
-
-    def shows(self, space: str) -> bool:
-        """Whether the vault shows a space."""
-        return self.spaces is None or space in self.spaces
 
 
 class VaultBusy(VaultError):
@@ -186,10 +168,6 @@ class Vault:
                 raise disk.UnreadableFile(f"cannot be used: {part} is a link")
         return names.safe_join(self.root, *parts) if os.name == "nt" else Path(above, parts[-1])
 
-    def parse_path(self, relative: str) -> layout.ParsedPath | None:
-        """Parse a path of this vault; None when it belongs to no space or is not Markdown."""
-        return self.folders.parse(relative)
-
     # -- the folders of spaces, users and sessions --------------------------------------------
 
     @property
@@ -210,7 +188,7 @@ class Vault:
         """
         named = [name for name in (scope.space, scope.user) if name is not None]
         is_plain = all(name == names.folder_name(name) for name in named)
-        if is_plain and not again and self.files.knows(scope):
+        if is_plain and not again and self.files.count(scope):
             # It is recorded, or called like the owner.
             return
         space = self._assign("", scope.space)
@@ -256,7 +234,7 @@ class Vault:
         """Return the folders below another one, and below its place in ``deleted/``."""
         places = [self.root / above] if above else [self.root]
         if f"/{layout.SESSIONS}/" in f"{above}/":
-            places.append(self.root / layout.to_deleted_path(above))
+            places.append(self.root / layout.relocate(above, deleted=True))
         found = set[str]()
         for place in places:
             # What cannot be listed cannot be written to either, which is reported then.
@@ -383,10 +361,6 @@ class Vault:
         """Return the stamp of a file, or None when there is none."""
         return disk.stamp(self.path(path))
 
-    def is_gone(self, file: VaultFile) -> bool:
-        """Whether a file does not exist any more."""
-        return self.is_missing(file.path)
-
     def is_missing(self, path: str) -> bool:
         """Whether there is no file; a path that leads through a link does not count as missing."""
         try:
@@ -406,7 +380,7 @@ class Vault:
             return False
         same = disk.digest(raw) == file.digest
         if same:
-            self.files.put(file._replace(stamp=stamp))
+            self.files.restamp(file, stamp)
         return same
 
     def free_path(self, path: str) -> str:
