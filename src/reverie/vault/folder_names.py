@@ -10,8 +10,6 @@ import contextlib
 import hashlib
 import os
 import re
-from collections.abc import Iterator
-from typing import NamedTuple
 from urllib.parse import unquote
 
 from reverie.dates import to_ms
@@ -88,16 +86,6 @@ def _move(vault: Vault, old: str, new: str) -> None:
             vault.files.add_pending(vault.folders.space_at(new.partition("/")[0]), path)
 
 
-class _Place(NamedTuple):
-    """Where a file of an earlier version lies, and whose it is."""
-
-    path: str
-    scope: Scope
-    session: str | None
-    deleted: bool
-    rest: list[str]
-
-
 class _Folders:
     """Reads from front matter and the vault's log whose each folder is."""
 
@@ -105,7 +93,12 @@ class _Folders:
         self._vault = vault
         walked = disk.walk(vault.root, vault.root)
         self._paths = [path for path, _ in walked if "/" in path]
-        self._known = {name for line in vault.log.lines() for name in _names_in(line)}
+        self._known = {
+            name
+            for line in vault.log.lines()
+            for key in ("space", "user", "session")
+            if isinstance(name := line.get(key), str)
+        }
         # The exact name of what each folder is for, and when each session began.
         self._told: dict[str, str] = {}
         self._begun: dict[str, int] = {}
@@ -119,7 +112,7 @@ class _Folders:
         for folder, name in self._told.items():
             above, _, component = folder.rpartition("/")
             is_new = component != name and not folders.is_recorded(above, name)
-            if is_new and not self._is_former(component, name):
+            if is_new and not _is_former(component, name):
                 self._vault.record_folder(folder, name)
 
     def _read(self, path: str) -> None:
@@ -130,12 +123,14 @@ class _Folders:
         if not is_index and not in_session:
             return
         document = self._record_at(path)
+        if document is None:
+            return
         if is_index:
             self._tell(above[:1], document.text("space"))
             if len(above) > 1:
                 self._tell(above, document.text("user"))
         elif (session := document.text("conversation_id")) is not None:
-            at = self._time(path, document)
+            at = _time(document)
             # Of an earlier version, which had no folders for months, or of this one.
             for depth in (2, 3):
                 if len(rest) > depth and self._tell([*above, *rest[:depth]], session):
@@ -148,38 +143,30 @@ class _Folders:
         path, component = "/".join(folder), folder[-1]
         if not name:
             return False
-        if not names.is_folder_of(component, name) and not self._is_former(component, name):
+        if not names.is_folder_of(component, name) and not _is_former(component, name):
             return False
         return self._told.setdefault(path, name) == name
 
-    def _record_at(self, path: str) -> Document:
-        """Read a file that Reverie wrote and nobody edited; an empty document for others."""
+    def _record_at(self, path: str) -> Document | None:
+        """Read a file that Reverie wrote and nobody edited; None for others."""
         try:
             raw = disk.read(self._vault.root / path)
         except disk.UnreadableFile:
-            return Document({}, "", broken=True)
-        is_ours = render.strip_seal(raw) is not None
-        return frontmatter.load(raw) if is_ours else Document({}, "", broken=True)
-
-    def _time(self, path: str, document: Document) -> int:
-        try:
-            return to_ms(document.text("created_at") or "", "created_at")
-        except InvalidInput:
-            stamp = disk.stamp(self._vault.root / path)
-            return 0 if stamp is None else stamp.mtime // 1_000_000
+            return None
+        return None if render.strip_seal(raw) is None else frontmatter.load(raw)
 
     # -- names of earlier versions ------------------------------------------------------------
 
     def plan_moves(self) -> list[tuple[str, str]]:
         """Return the files that have another path today, and that path."""
         # All former folders are recorded before any new one is chosen: nobody gets one of them.
-        places = [place for path in self._paths if (place := self._place(path)) is not None]
-        found = [(place.path, self._new_path(place)) for place in places]
+        owners = {path: self._owner(path) for path in self._paths}
+        found = [(path, self._new_path(path, *owner)) for path, owner in owners.items() if owner]
         return [(old, new) for old, new in found if old != new]
 
-    def _place(self, path: str) -> _Place | None:
-        """Find out whose a file is; None when nobody that is known has this folder."""
-        above, deleted, rest = layout.split_path(path.split("/"))
+    def _owner(self, path: str) -> tuple[Scope, str | None] | None:
+        """Return owner and session of a file; None when nobody that is known has its folder."""
+        above, _, rest = layout.split_path(path.split("/"))
         space = self._exact(above[:1])
         user = self._exact(above) if len(above) > 1 else None
         if space is None or (len(above) > 1 and user is None):
@@ -192,7 +179,7 @@ class _Folders:
         if _is_encoded(above[0]) and user is not None:
             # The folder of the space is renamed, and with it the path of each of its users.
             self._vault.record_folder("/".join(above), user, former=True)
-        return _Place(path, Scope(space, user), session, deleted, rest)
+        return Scope(space, user), session
 
     def _exact(self, folder: list[str]) -> str | None:
         """Return whose a folder is; one of an earlier version is recorded as a former one."""
@@ -202,19 +189,17 @@ class _Folders:
             self._vault.record_folder(path, name, former=True)
         return name
 
-    def _new_path(self, place: _Place) -> str:
-        vault, (path, scope, session, deleted, rest) = self._vault, place
+    def _new_path(self, path: str, scope: Scope, session: str | None) -> str:
+        vault, (above, deleted, rest) = self._vault, layout.split_path(path.split("/"))
         vault.assign_owner(scope, again=True)
         owner = vault.folders.owner(scope)
         if session is not None:
-            above, _, _ = layout.split_path(path.split("/"))
             at = self._begun.get("/".join([*above, *rest[:2]]), 0)
             if _is_encoded(rest[1]):
                 vault.record_folder(f"{owner}/{'/'.join(rest[:2])}", session, former=True)
             month = vault.assign_session(scope, session, at)
             rest = [*month.removeprefix(f"{owner}/").split("/"), *rest[2:]]
-        new = "/".join([owner, *([layout.DELETED] if deleted else []), *rest])
-        return self._new_name(path, new)
+        return self._new_name(path, layout.relocate("/".join([owner, *rest]), deleted=deleted))
 
     def _new_name(self, old: str, new: str) -> str:
         """Return a path with the file's new name, without the id of its memory."""
@@ -232,13 +217,22 @@ class _Folders:
         """Return the known name that a folder was made from; None when there is none."""
         if component in self._known and not _is_encoded(component):
             return component
-        return next((name for name in self._known if self._is_former(component, name)), None)
+        return next((name for name in self._known if _is_former(component, name)), None)
 
-    def _is_former(self, component: str, name: str) -> bool:
-        """Whether an earlier version named the folder of a name so."""
-        if (cut := _CUT.search(component)) is not None:
-            return hashlib.sha256(name.encode()).hexdigest()[:16] == cut[1]
-        return _decode(component) == name
+
+def _time(document: Document) -> int:
+    """Return when a record says that its session began."""
+    try:
+        return to_ms(document.text("created_at") or "", "created_at")
+    except InvalidInput:
+        return 0
+
+
+def _is_former(component: str, name: str) -> bool:
+    """Whether an earlier version named the folder of a name so."""
+    if (cut := _CUT.search(component)) is not None:
+        return hashlib.sha256(name.encode()).hexdigest()[:16] == cut[1]
+    return _decode(component) == name
 
 
 def _is_encoded(component: str) -> bool:
@@ -255,10 +249,3 @@ def _decode(component: str) -> str:
     return "".join(
         letter.upper() if places >> place & 1 else letter for place, letter in enumerate(letters)
     )
-
-
-def _names_in(line: dict[str, object]) -> Iterator[str]:
-    """Yield the names of space, user and session in a line of the vault's log."""
-    for key in ("space", "user", "session"):
-        if isinstance(name := line.get(key), str):
-            yield name
