@@ -161,6 +161,8 @@ class SpaceVerbs:
         origin: Origin | None = None,
         happened_at: Time | None = None,
         expires_at: Time | None = None,
+        valid_from: Time | None = None,
+        valid_to: Time | None = None,
         pinned: bool = False,
         metadata: Mapping[str, Any] | None = None,
         key: str | None = None,
@@ -172,6 +174,7 @@ class SpaceVerbs:
         is the same memory, with a new version. With ``unless_known``, SubjectExists is raised when
         a memory of this category and subject speaks of the same thing. The same ``key`` with the
         same arguments returns the first result. ``metadata`` is any JSON object of up to 16 KiB.
+        ``valid_from`` and ``valid_to`` (exclusive) say when it holds.
         """
     async def remember_many(
         self, items: Iterable[NewMemory | str], *, key: str | None = None
@@ -193,6 +196,8 @@ class SpaceVerbs:
         tags: Iterable[str] | EllipsisType = ...,
         pinned: bool | EllipsisType = ...,
         metadata: Mapping[str, Any] | None | EllipsisType = ...,
+        valid_from: Time | None | EllipsisType = ...,
+        valid_to: Time | None | EllipsisType = ...,
         expected_version: int | None = None,
         reason: str | None = None,
         key: str | None = None,
@@ -238,6 +243,7 @@ class SpaceVerbs:
         since: Time | None = None,
         until: Time | None = None,
         where: Where | None = None,
+        valid_at: Time | None = None,
         as_of: Time | None = None,
         ranking: Ranking | RankingName | None = None,
         query_embedding: Sequence[float] | None = None,
@@ -248,9 +254,9 @@ class SpaceVerbs:
 
         ``ranking`` is a Ranking or one of the names in ``RANKINGS``, by default the handle's.
         ``since`` and ``until`` (exclusive) limit when something happened; ``where`` are conditions
-        on metadata, tags and other fields. ``as_of`` is a position of the log (an int) or a time:
-        the recall finds what it would have found then. With ``note=False`` the recall is not
-        logged.
+        on metadata, tags and other fields. With ``valid_at`` only what held at that time is found,
+        in the version that held then. ``as_of`` is a position of the log (an int) or a time: the
+        recall finds what it would have found then. With ``note=False`` the recall is not logged.
         """
     async def get(self, id: str) -> Memory:
         """Return a memory by its id, even a forgotten one."""
@@ -265,6 +271,7 @@ class SpaceVerbs:
         kind: Kind | None = None,
         where: Where | None = None,
         include_forgotten: bool = False,
+        valid_at: Time | None = None,
         as_of: Time | None = None,
         limit: int | None = None,
         after: str | None = None,
@@ -272,8 +279,9 @@ class SpaceVerbs:
     ) -> list[Memory]:
         """List the memories of this scope, the newest first or by category.
 
-        ``where`` are conditions such as ``{"metadata.team": {"in": ["a", "b"]}}``. ``after`` is the
-        id of the last memory of the previous page.
+        ``where`` are conditions such as ``{"metadata.team": {"in": ["a", "b"]}}``. With
+        ``valid_at`` each memory is in the version that held at that time. ``after`` is the id of
+        the last memory of the previous page.
         """
     async def count(
         self,
@@ -284,6 +292,7 @@ class SpaceVerbs:
         kind: Kind | None = None,
         where: Where | None = None,
         include_forgotten: bool = False,
+        valid_at: Time | None = None,
         as_of: Time | None = None,
     ) -> int:
         """Count the memories that ``memories`` would list."""

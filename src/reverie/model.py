@@ -1,8 +1,9 @@
 """The values that Reverie returns and accepts: frozen classes without I/O.
 
-Every time (a field named ``at`` or ending in ``_at``) is an integer of milliseconds UTC. Beside it
-is a property with the same time as a ``datetime``: ``created_time`` beside ``created_at``, ``time``
-beside ``at``. A ``position`` is a place in the log of a space, a ``sequence`` is a place in one
+Every time (a field named ``at``, ``valid_from`` or ``valid_to``, or ending in ``_at``) is an
+integer of milliseconds UTC. Beside it is a property with the same time as a ``datetime``:
+``created_time`` beside ``created_at``, ``time`` beside ``at``, ``valid_from_time`` beside
+``valid_from``. A ``position`` is a place in the log of a space, a ``sequence`` is a place in one
 session.
 """
 
@@ -89,6 +90,11 @@ Where: TypeAlias = Mapping[str, Any]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+def is_time_field(name: str) -> bool:
+    """Whether the field of a value is a time, by its name."""
+    return name in {"at", "valid_from", "valid_to"} or name.endswith("_at")
+
+
 def to_datetime(ms: int) -> datetime:
     """A time of a value as a datetime in UTC."""
     return _EPOCH + timedelta(milliseconds=ms)
@@ -125,7 +131,8 @@ class Memory:
     ``user`` is None for a memory shared by the whole space. ``session`` is set when only that
     session can see the memory. ``source`` names the program or document that wrote it,
     ``trust`` says what kind of author that was. ``happened_at`` is when the content took place,
-    ``created_at`` and ``updated_at`` are when the store learned of it. ``metadata`` is a JSON
+    ``created_at`` and ``updated_at`` are when the store learned of it. What it says holds from
+    ``valid_from`` until ``valid_to``, where somebody said so. ``metadata`` is a JSON
     object of the caller's own, by which memories can be filtered. ``related`` are the other
     memories of its subject, the newest first; only what ``remember`` returned has them.
     """
@@ -149,9 +156,17 @@ class Memory:
     forgotten_at: int | None
     expires_at: int | None
     metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    valid_from: int | None = None
+    valid_to: int | None = None
     related: tuple[Memory, ...] = field(
         default=(), repr=False, compare=False, metadata={"serialize": False}
     )
+
+    def is_valid(self, at: int) -> bool:
+        """Whether what the memory says holds at a time, in milliseconds UTC."""
+        return (self.valid_from is None or self.valid_from <= at) and (
+            self.valid_to is None or at < self.valid_to
+        )
 
     def is_expired(self, now: int) -> bool:
         """Whether the memory had expired at the time ``now``, in milliseconds UTC."""
@@ -177,6 +192,14 @@ class Memory:
     def expires_time(self) -> datetime | None:
         return optional_datetime(self.expires_at)
 
+    @property
+    def valid_from_time(self) -> datetime | None:
+        return optional_datetime(self.valid_from)
+
+    @property
+    def valid_to_time(self) -> datetime | None:
+        return optional_datetime(self.valid_to)
+
 
 class NewMemory(TypedDict, total=False):
     """One memory for ``Space.remember_many``: a content, and what else ``remember`` takes."""
@@ -190,6 +213,8 @@ class NewMemory(TypedDict, total=False):
     origin: Origin | None
     happened_at: datetime | date | str | int | None
     expires_at: datetime | date | str | int | None
+    valid_from: datetime | date | str | int | None
+    valid_to: datetime | date | str | int | None
     pinned: bool
     metadata: Mapping[str, Any] | None
 
@@ -217,6 +242,8 @@ class Version:
     reason: str | None
     origin: Origin | None
     metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    valid_from: int | None = None
+    valid_to: int | None = None
 
     @property
     def recorded_time(self) -> datetime:
@@ -437,6 +464,8 @@ class Candidate(NamedTuple):
     origin: Origin | None = None
     memory: str = ""
     version: int = 0
+    valid_from: int | None = None
+    valid_to: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

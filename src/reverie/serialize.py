@@ -7,14 +7,15 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from reverie.dates import to_iso
+from reverie.model import is_time_field
 
 
 def to_json_value(value: Any, name: str = "") -> Any:
     """Convert a value to what JSON can hold, with times as ISO 8601 text.
 
-    A field whose dataclass says ``serialize: False`` is left out. A field is a time by its
-    ``name``: ``at``, or ending in ``_at``. Numbers in a mapping stay numbers, since it may be a
-    chat message, which must be returned as it was stored.
+    A field whose dataclass says ``serialize: False`` is left out. A field is a time by its ``name``
+    (``is_time_field``). Numbers in a mapping stay numbers, since it may be a chat message, which
+    must be returned as it was stored.
     """
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
         return {name: to_json_value(part, name) for name, part in value._asdict().items()}
@@ -28,8 +29,7 @@ def to_json_value(value: Any, name: str = "") -> Any:
         return {str(key): to_json_value(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
         return [to_json_value(part) for part in value]
-    is_time = isinstance(value, int) and (name == "at" or name.endswith("_at"))
-    return format_time(value) if is_time else value
+    return format_time(value) if isinstance(value, int) and is_time_field(name) else value
 
 
 def format_time(ms: int) -> str:

@@ -126,8 +126,10 @@ def test_errors_are_printed_on_one_line(reverie: CommandLine) -> None:
     assert "'reverie recall --help'" in reverie.error("recall", code=2)
     assert "--frob" in reverie.error("list", "--frob", code=2)
     assert "No memory store found" in reverie.error("list", code=3)
-    reverie.remember("one", "--subject", "s")
-    assert "already remembered" in reverie.error("remember", "two", "--subject", "s", code=4)
+    id = reverie.remember("one")
+    assert "is at version 1" in reverie.error(
+        "revise", id, "two", "--expected-version", "2", code=4
+    )
     for arguments in (("list", "--limit", "0"), ("list", "--limit", "9" * 30)):
         assert "--limit" in reverie.error(*arguments, code=2)
     reverie.error("jobs", "drop", "9" * 30, code=2)

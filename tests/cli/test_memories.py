@@ -75,13 +75,58 @@ def test_remember_shows_what_else_is_known_of_the_subject(reverie: CommandLine) 
     second = reverie.json("remember", "two", "--subject", "s")
     assert [each["id"] for each in second["related"]] == [first]
     assert len(reverie.json("list", "--subject", "S")["memories"]) == 2
-    shown = reverie("remember", "three", "--subject", "s")
+    shown = reverie.run("remember", "three", "--subject", "s")
     assert f"Also known of s:\n  {second['id']}  two\n  {first}  one\n" in shown.stderr
 
 
 def test_remember_says_that_a_text_was_remembered_already(reverie: CommandLine) -> None:
     first = reverie.remember("one")
     assert reverie.text("remember", "one").startswith(f"Remembered already: {first} (version 2)")
+
+
+def test_metadata_is_given_shown_and_revised(reverie: CommandLine) -> None:
+    id = reverie.json(
+        "remember", "Ship it", "--metadata", "team=platform", "--metadata", "n=2",
+        "--metadata", '{"l": [1, "x"], "team": "web"}',
+    )["id"]  # fmt: skip
+    assert reverie.json("show", id)["metadata"] == {"team": "web", "n": 2, "l": [1, "x"]}
+    assert '{"team": "web", "n": 2, "l": [1, "x"]}' in reverie.text("show", id)
+    where = '{"metadata.n": {"gt": 1}}'
+    assert [each["id"] for each in reverie.json("list", "--where", where)["memories"]] == [id]
+    assert [hit["id"] for hit in reverie.json("recall", "ship", "--where", where)["hits"]] == [id]
+    reverie.text("revise", id, "--metadata", "team=x")
+    assert reverie.json("show", id)["metadata"] == {"team": "x"}
+    reverie.text("revise", id, "--no-metadata")
+    assert reverie.json("show", id)["metadata"] == {}
+    assert "neither KEY=VALUE" in reverie.error("remember", "x", "--metadata", "team", code=2)
+    assert "unknown key 'teem'" in reverie.error("list", "--where", '{"teem": 1}', code=2)
+    assert "where must be JSON" in reverie.error("list", "--where", "team=x", code=2)
+
+
+def test_remember_batch_stores_all_lines_or_none(reverie: CommandLine) -> None:
+    lines = '{"content": "one", "tags": ["t"]}\n\n{"content": "two", "metadata": {"n": 1}}\n'
+    kept = reverie.json("remember", "--batch", "-", "--key", "k", given=lines)["memories"]
+    assert [memory["content"] for memory in kept] == ["one", "two"]
+    again = reverie.json("remember", "--batch", "-", "--key", "k", given=lines)["memories"]
+    assert again == kept
+    reverie.run("remember", "--batch", "-", given='{"content": "three"}\n{"text": "x"}', code=2)
+    reverie.run("remember", "--batch", "-", given="not json", code=2)
+    reverie.run("remember", "four", "--batch", "-", given=lines, code=2)
+    assert len(reverie.json("list")["memories"]) == 2
+
+
+def test_validity_is_given_revised_and_asked_for(reverie: CommandLine) -> None:
+    id = reverie.remember("I live in Oslo", "--valid-from", "2020-03-01")
+    reverie.text("revise", id, "--valid-to", "2024-05-01")
+    shown = reverie.json("show", id)
+    assert shown["valid_from"] == "2020-03-01T00:00:00+00:00"
+    assert shown["valid_to"] == "2024-05-01T00:00:00+00:00"
+    assert "2024-05-01T00:00:00+00:00" in reverie.text("show", id)
+    for at, number in (("2023-01-01", 1), ("2024-06-01", 0)):
+        assert len(reverie.json("list", "--valid-at", at)["memories"]) == number
+        assert len(reverie.json("recall", "live", "--valid-at", at)["hits"]) == number
+    reverie.text("revise", id, "--valid-to", "")
+    assert reverie.json("show", id)["valid_to"] is None
 
 
 def test_recall_prints_hits_and_applies_filters(reverie: CommandLine) -> None:

@@ -237,7 +237,7 @@ def test_same_text_remembered_again_is_the_same_memory(space: Space) -> None:
 def test_same_text_about_something_else_is_another_memory(
     space: Space, other: dict[str, Any]
 ) -> None:
-    given = {"subject": "Bob", "happened_at": "2026-01-01", "metadata": {"run": 1}}
+    given: dict[str, Any] = {"subject": "Bob", "happened_at": "2026-01-01", "metadata": {"run": 1}}
     first = space.remember("likes jazz", **given)
     assert space.remember("likes jazz", **(given | other)).id != first.id
 

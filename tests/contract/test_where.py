@@ -203,7 +203,7 @@ def test_where_looks_at_the_kind_and_time_of_events(space: Space) -> None:
 def test_wrong_where_is_refused_by_name(space: Space, where: Any, message: str) -> None:
     for call in (space.memories, space.count, lambda where: space.recall("x", where=where)):
         with pytest.raises(InvalidInput) as caught:
-            call(where=where)  # type: ignore[operator]
+            call(where=where)
         assert message in str(caught.value)
 
 
@@ -308,9 +308,8 @@ def test_sql_and_python_agree_on_every_condition(stores: Stores) -> None:
     @given(items=ITEMS, wheres=st.lists(WHERES, min_size=1, max_size=5))
     def compare(items: list[dict[str, Any]], wheres: list[dict[str, Any]]) -> None:
         space = store.space(f"s{next(numbers)}")
-        space.remember_many(
-            [{"content": f"item {number}", **item} for number, item in enumerate(items)]  # type: ignore[typeddict-item]
-        )
+        named: list[Any] = [{"content": f"item {n}", **item} for n, item in enumerate(items)]
+        space.remember_many(named)
         memories = space.memories()
         for where in wheres:
             condition = parse_where(where)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from reverie.dates import to_ms
 from reverie.recall.query_hints import Period, QueryHints, parse_query
 from reverie.text.analyzer import MAX_QUERY_CHARS, query_terms
 from tests.tables import cases_in_one_test
@@ -372,3 +373,28 @@ def test_query_with_many_spaces_is_parsed(tail: str) -> None:
 
 def test_text_beyond_the_maximum_query_length_is_ignored() -> None:
     assert parse_query(" " * MAX_QUERY_CHARS + "in 2023").period is None
+
+
+@cases_in_one_test(
+    "query, start, end, expected",
+    [
+        ("in 2023", "2020-01-01", "2024-05-01", True),
+        ("in 2023", "2023-12-31", None, True),
+        ("in 2023", "2024-01-01", None, False),
+        ("in 2023", None, "2023-01-01", False),
+        ("in 2023", None, "2023-01-02", True),
+        ("in december 2023", "2024-01-01", None, False),
+        ("in december 2023", "2023-12-31", None, True),
+        ("in may 2024", None, "2024-05-01", False),
+        ("on 2024-05-17", "2024-05-18", None, False),
+        ("on 2024-05-17", None, "2024-05-18", True),
+        ("on 2023-02-31", "2020-01-01", None, False),
+    ],
+)
+def test_period_overlaps_what_held_in_it(
+    query: str, start: str | None, end: str | None, expected: bool
+) -> None:
+    period = parse_query(query).period
+    assert period is not None
+    times = [None if at is None else to_ms(at, "at") for at in (start, end)]
+    assert period.overlaps(times[0], times[1], 0) is expected

@@ -548,3 +548,37 @@ def test_load_reads_large_files_whole() -> None:
     assert load(content.encode()).content == content.removesuffix("\r\n")
     assert load(b"---\n" + content.encode()).broken
     assert load(update(content.encode(), {"id": "x"})).content == content.removesuffix("\r\n")
+
+
+METADATA = st.dictionaries(
+    st.text(min_size=1, max_size=8).filter(lambda key: key.strip() and key.isprintable()),
+    st.recursive(
+        st.none()
+        | st.booleans()
+        | st.integers()
+        | st.floats(allow_nan=False, allow_infinity=False)
+        | st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("ab"), inner),
+        max_leaves=5,
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+@given(METADATA)
+def test_metadata_is_read_back_as_written(metadata: dict[str, Any]) -> None:
+    raw = dump({"id": "x", "metadata": metadata}, "body")
+    found = load(raw)
+    assert not found.broken and not found.problems
+    assert found.objects == {"metadata": metadata}
+    changed = update(b"---\nid: x\nmine: [a]\n---\n\nbody\n", {"metadata": metadata})
+    assert load(changed).objects == {"metadata": metadata}
+    assert load(update(raw, {"metadata": None})).objects == {}
+
+
+def test_metadata_may_be_written_as_yaml() -> None:
+    raw = b"---\nmetadata:\n  team: web\n  n: 2\n  l: [a, 1.5, true]\n  q: '2'\n---\n\nx\n"
+    found = load(raw)
+    assert not found.problems
+    assert found.objects["metadata"] == {"team": "web", "n": 2, "l": ["a", 1.5, True], "q": "2"}

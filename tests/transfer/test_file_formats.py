@@ -123,8 +123,9 @@ def test_mem0_export_is_parsed(around: str, indent: int | None) -> None:
         {
             "content": "Likes green tea",
             "category": "taste",
-            "tags": ["drink", "food", "hobbies", "channel:chat", "user_id:alice"],
+            "tags": ["drink", "food", "hobbies"],
             "source": "mem0",
+            "metadata": {"channel": "chat", "deep": {"x": 1}, "user_id": "alice"},
             "created_at": "2025-07-01T12:00:00.123-07:00",
         }
     ]
@@ -139,9 +140,11 @@ def test_mem0_record_without_optional_fields_is_parsed() -> None:
 
 def test_mem0_tags_are_limited_to_the_maximum_of_a_memory(space: Space) -> None:
     metadata = {f"key{number}": "v" * number for number in range(1, 80)}
-    (record,) = parsed(json.dumps({"results": [{"memory": "a", "metadata": metadata}]}))
+    given = {"memory": "a", "metadata": metadata, "categories": [f"c{n}" for n in range(30)]}
+    (record,) = parsed(json.dumps({"results": [given]}))
     assert isinstance(record, dict)
     assert space.import_records([record]).added == 1
+    assert space.memories()[0].metadata == metadata
 
 
 # -- MCP's reference server -----------------------------------------------------------------------

@@ -17,7 +17,7 @@ from reverie.cli.lazy import LazyGroup
 
 COMMANDS = {
     "Memories": {
-        "remember": ("memories", "Remember one thing."),
+        "remember": ("memories", "Remember one thing, or many."),
         "recall": ("memories", "Search memories and conversations for a query."),
         "list": ("memories", "List the memories of a space."),
         "show": ("memories", "Show one memory with all its details."),

@@ -90,6 +90,9 @@ WHERE_OPTION = click.option(
     metavar="JSON",
     help='Only what meets conditions, such as {"metadata.team": {"in": ["a", "b"]}}.',
 )
+VALID_AT_OPTION = click.option(
+    "--valid-at", metavar="TIME", help="Only what held at this time, as it was then."
+)
 PENDING_NOTE = (
     "Pending: another process still reads old pages; a job finishes it ('reverie worker --once')."
 )
@@ -128,6 +131,8 @@ ERASE_EVENT_HINT = "'reverie sessions erase SESSION --event SEQUENCE'"
 @click.option("--pin", is_flag=True, help="Put it first in the profile, and exempt it from limits.")
 @click.option("--happened-at", metavar="TIME", help="When it happened.")
 @click.option("--expires-at", metavar="TIME", help="When to forget it.")
+@click.option("--valid-from", metavar="TIME", help="From when on it holds.")
+@click.option("--valid-to", metavar="TIME", help="Until when it holds.")
 @METADATA_OPTION
 @KEY_OPTION
 @click.option(
@@ -251,6 +256,7 @@ def _remember_files(options: CommonOptions, files: tuple[str | Path, ...], categ
 @click.option("--since", metavar="TIME", help="Only what happened at or after this time.")
 @click.option("--until", metavar="TIME", help="Only what happened before this time.")
 @WHERE_OPTION
+@VALID_AT_OPTION
 @AS_OF_OPTION
 @click.option(
     "--session", metavar="ID", help="Include the memories that belong only to this session."
@@ -317,6 +323,7 @@ def _print_hits(hits: list[Hit]) -> None:
 @click.option("--kind", type=click.Choice(KINDS), help="Only this kind.")
 @WHERE_OPTION
 @click.option("--forgotten", is_flag=True, help="Include forgotten memories.")
+@VALID_AT_OPTION
 @AS_OF_OPTION
 @LIMIT_OPTION
 @click.option(
@@ -438,6 +445,8 @@ def history_command(options: CommonOptions, id: str) -> None:
     help="Replace the metadata; repeatable, or one JSON object.",
 )
 @click.option("--no-metadata", is_flag=True, help="Remove all metadata.")
+@click.option("--valid-from", metavar="TIME", help="From when on it holds; empty: always.")
+@click.option("--valid-to", metavar="TIME", help="Until when it holds; empty: still.")
 @click.option(
     "--expected-version", type=int, metavar="N", help="Fail unless this is its current version."
 )
@@ -456,6 +465,8 @@ def revise_command(
     pinned: bool | None,
     metadata: dict[str, Any] | None,
     no_metadata: bool,
+    valid_from: str | None,
+    valid_to: str | None,
     **given: Any,
 ) -> None:
     """Write a new version of a memory.
@@ -479,6 +490,8 @@ def revise_command(
     changes: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
     changes |= {"subject": None} if no_subject else {}
     changes |= {"tags": ()} if no_tags else {}
+    for name, time in (("valid_from", valid_from), ("valid_to", valid_to)):
+        changes |= {} if time is None else {name: time or None}
     text = None if content is None else read_text_argument(content)
     with options.open_space() as space:
         memory = space.revise(id, text, **changes, **given)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from reverie.model import Memory, Origin, VerifyReport
+from reverie.model import Memory, Origin, VerifyReport, is_time_field
 from reverie.serialize import format_time, to_json_value
 from reverie.text.normalize import one_line
 
@@ -182,9 +182,9 @@ def memory_pairs(memory: Memory) -> dict[str, str]:
     pairs: dict[str, str] = {}
     for field in fields(memory):
         value = getattr(memory, field.name)
-        if field.name == "content" or value in (None, (), "", {}):
+        if field.name in {"content", "related"} or value in (None, (), "", {}):
             continue
-        if field.name.endswith("_at"):
+        if is_time_field(field.name):
             value = format_time(value)
         elif isinstance(value, tuple):
             value = ", ".join(value)

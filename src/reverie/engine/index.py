@@ -55,6 +55,8 @@ class MemoryRow(NamedTuple):
     expires_at: int | None
     forgotten_at: int | None
     content_hash: int
+    valid_from: int | None
+    valid_to: int | None
     first_passage: int
     passages: int
 
@@ -382,6 +384,8 @@ def memory_row(
         state.expires_at,
         state.forgotten_at,
         content_hash(state.content),
+        state.valid_from,
+        state.valid_to,
         first_passage,
         passages,
     )

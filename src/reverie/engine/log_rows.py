@@ -76,6 +76,8 @@ class LogEntry:
             expires_at=body["expires_at"],
             # Entries of earlier versions lack what follows.
             metadata=body.get("metadata") or {},
+            valid_from=body.get("valid_from"),
+            valid_to=body.get("valid_to"),
         )
 
     def as_version(self) -> Version:
@@ -98,6 +100,8 @@ class LogEntry:
             reason=self.reason,
             origin=self.origin,
             metadata=body.get("metadata") or {},
+            valid_from=body.get("valid_from"),
+            valid_to=body.get("valid_to"),
         )
 
     def as_change(self, user: str | None) -> Change:

@@ -221,6 +221,9 @@ STEPS: tuple[tuple[str, ...], ...] = (
         "ALTER TABLE memories ADD COLUMN content_hash BIGINT NOT NULL DEFAULT 0",
         """CREATE INDEX memories_content ON memories (space, owner, content_hash)
             WHERE forgotten_at IS NULL""",
+        # From when to when it holds.
+        "ALTER TABLE memories ADD COLUMN valid_from BIGINT",
+        "ALTER TABLE memories ADD COLUMN valid_to BIGINT",
         # A subject is looked up in all categories as well.
         "DROP INDEX memories_subject",
         """CREATE INDEX memories_subject ON memories (space, owner, subject_key, category)
@@ -304,7 +307,7 @@ TABLES = (
         "memories",
         "space owner born",
         "memory position version kind category subject_key session pinned at expires_at "
-        "forgotten_at first_passage passages content_hash",
+        "forgotten_at first_passage passages content_hash valid_from valid_to",
     ),
     _table("tags", "space owner tag born"),
     _table("metadata", "space owner name value born", "in_list text"),

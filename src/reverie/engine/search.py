@@ -140,9 +140,10 @@ def memory_candidates(
     candidates: dict[int, Candidate] = {}
     for part in _chunks(lengths, PADDING):
         # Ordered by version: the newest version that names an origin is assigned last.
-        for born, position, at, first, passages, memory, version, session, sequence in tx.all(
-            "SELECT m.born, m.position, m.at, m.first_passage, m.passages, m.memory, m.version, "
-            "o.origin_session, o.origin_sequence FROM memories m "
+        for born, position, at, first, passages, session, sequence, *more in tx.all(
+            "SELECT m.born, m.position, m.at, m.first_passage, m.passages, "
+            "o.origin_session, o.origin_sequence, m.memory, m.version, "
+            "m.valid_from, m.valid_to FROM memories m "
             "LEFT JOIN log o ON o.space = m.space AND o.memory = m.memory "
             "AND o.origin_session IS NOT NULL WHERE m.space = ? AND m.owner = ? "
             f"AND m.born IN ({_placeholders(part)}) AND (m.expires_at IS NULL OR m.expires_at > ?) "
@@ -151,7 +152,8 @@ def memory_candidates(
         ):
             origin = None if session is None else Origin(session, sequence)
             place = (born, position, at, first, passages, lengths[born])
-            candidates[born] = Candidate(*place, origin=origin, memory=memory, version=version)
+            named = dict(zip(("memory", "version", "valid_from", "valid_to"), more, strict=True))
+            candidates[born] = Candidate(*place, origin=origin, **named)
     return list(candidates.values())
 
 

@@ -68,6 +68,7 @@ class RecallOptions(TypedDict, total=False):
     since: Time | None
     until: Time | None
     where: Where | None
+    valid_at: Time | None
     as_of: Time | None
     ranking: Ranking | RankingName | None
     query_embedding: Sequence[float] | None
@@ -86,6 +87,8 @@ class RememberOptions(TypedDict, total=False):
     origin: Origin | None
     happened_at: Time | None
     expires_at: Time | None
+    valid_from: Time | None
+    valid_to: Time | None
     pinned: bool
     metadata: Mapping[str, Any] | None
     key: str | None

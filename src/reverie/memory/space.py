@@ -143,22 +143,24 @@ class Space:
         sequence: int | None = None,
         *,
         as_of: Time | None = None,
+        valid_at: int | None = None,
         note: bool = True,
     ) -> list[Hit]:
         """Recall and, with ``note``, log the recall. For packages of Reverie itself.
 
-        ``sequence`` is the event of this handle's session that the recall is made for. A recall
-        ``as_of`` an earlier moment is never logged.
+        ``sequence`` is the event of this handle's session that the recall is made for. A recall of
+        another moment (``as_of``, ``valid_at``) is never logged.
         """
         # numpy takes time to load, and importing Reverie does without it.
         from reverie.recall import recall
 
         query = redact_query(self._runtime, query)
-        if as_of is not None:
+        if as_of is not None or valid_at is not None:
             with self._runtime.engine.read(allow_replica=True) as tx:
                 owners = self._owners(tx)
-                position, moment = recall_as_of.resolve_as_of(tx, owners, as_of)
-                known = recall_as_of.items_at(tx, owners, self._visible_sessions(tx), position)
+                position, moment = self._resolve_moment(tx, owners, as_of)
+                seen = self._visible_sessions(tx)
+                known = recall_as_of.items_at(tx, owners, seen, position, valid_at)
             query = replace(query, filter=replace(query.filter, alive_at=moment))
             return recall.recall_as_of(self._runtime, known, query)
         vector = recall.prepare_query_vector(self._runtime, query)
@@ -188,6 +190,8 @@ class Space:
         origin: Origin | None = None,
         happened_at: Time | None = None,
         expires_at: Time | None = None,
+        valid_from: Time | None = None,
+        valid_to: Time | None = None,
         pinned: bool = False,
         metadata: Mapping[str, Any] | None = None,
         key: str | None = None,
@@ -199,6 +203,7 @@ class Space:
         is the same memory, with a new version. With ``unless_known``, SubjectExists is raised when
         a memory of this category and subject speaks of the same thing. The same ``key`` with the
         same arguments returns the first result. ``metadata`` is any JSON object of up to 16 KiB.
+        ``valid_from`` and ``valid_to`` (exclusive) say when it holds.
         """
         validate.check_key(key)
         draft = self.build_draft(
@@ -211,6 +216,8 @@ class Space:
             origin=origin,
             happened_at=happened_at,
             expires_at=expires_at,
+            valid_from=valid_from,
+            valid_to=valid_to,
             pinned=pinned,
             metadata=metadata,
         )
@@ -249,6 +256,8 @@ class Space:
         tags: Iterable[str] | EllipsisType = ...,
         pinned: bool | EllipsisType = ...,
         metadata: Mapping[str, Any] | None | EllipsisType = ...,
+        valid_from: Time | None | EllipsisType = ...,
+        valid_to: Time | None | EllipsisType = ...,
         expected_version: int | None = None,
         reason: str | None = None,
         key: str | None = None,
@@ -264,6 +273,8 @@ class Space:
             "tags": tags,
             "pinned": pinned,
             "metadata": metadata,
+            "valid_from": valid_from,
+            "valid_to": valid_to,
         }
         made = memories.prepare_revision(self._runtime, content, given, lambda: self.get(id))
         stamp = self._stamp(key, "revise", id, made.changes, reason=reason)
@@ -332,6 +343,7 @@ class Space:
         since: Time | None = None,
         until: Time | None = None,
         where: Where | None = None,
+        valid_at: Time | None = None,
         as_of: Time | None = None,
         ranking: Ranking | RankingName | None = None,
         query_embedding: Sequence[float] | None = None,
@@ -342,9 +354,9 @@ class Space:
 
         ``ranking`` is a Ranking or one of the names in ``RANKINGS``, by default the handle's.
         ``since`` and ``until`` (exclusive) limit when something happened; ``where`` are conditions
-        on metadata, tags and other fields. ``as_of`` is a position of the log (an int) or a time:
-        the recall finds what it would have found then. With ``note=False`` the recall is not
-        logged.
+        on metadata, tags and other fields. With ``valid_at`` only what held at that time is found,
+        in the version that held then. ``as_of`` is a position of the log (an int) or a time: the
+        recall finds what it would have found then. With ``note=False`` the recall is not logged.
         """
         if not isinstance(query, str):
             raise InvalidInput("query must be text")
@@ -367,7 +379,8 @@ class Space:
             query_embedding,
             explain,
         )
-        return self.run_query(asked, as_of=as_of, note=note)
+        valid = optional_ms(valid_at, "valid_at")
+        return self.run_query(asked, as_of=as_of, valid_at=valid, note=note)
 
     def get(self, id: str) -> Memory:
         """Return a memory by its id, even a forgotten one."""
@@ -392,6 +405,7 @@ class Space:
         kind: Kind | None = None,
         where: Where | None = None,
         include_forgotten: bool = False,
+        valid_at: Time | None = None,
         as_of: Time | None = None,
         limit: int | None = None,
         after: str | None = None,
@@ -399,8 +413,9 @@ class Space:
     ) -> list[Memory]:
         """List the memories of this scope, the newest first or by category.
 
-        ``where`` are conditions such as ``{"metadata.team": {"in": ["a", "b"]}}``. ``after`` is the
-        id of the last memory of the previous page.
+        ``where`` are conditions such as ``{"metadata.team": {"in": ["a", "b"]}}``. With
+        ``valid_at`` each memory is in the version that held at that time. ``after`` is the id of
+        the last memory of the previous page.
         """
         if order not in ORDERS:
             raise InvalidInput(f"order must be one of {', '.join(ORDERS)}, not {order!r}")
@@ -408,11 +423,12 @@ class Space:
         chosen = self._build_filter(category, subject, tags, kind, include_forgotten, where)
         with self._runtime.engine.read() as tx:
             # Only a page of the current memories, the newest first, can be cut in SQL.
-            part = most if order == "newest" and as_of is None else None
+            part = most if order == "newest" and as_of is None and valid_at is None else None
             before = None
             if after is not None and part is not None:
                 before = self._find_memory(tx, after)[0]
-            found = self._find_memories(tx, chosen, as_of, part, before)
+            valid = optional_ms(valid_at, "valid_at")
+            found = self._find_memories(tx, chosen, as_of, valid, part, before)
             if after is not None and before is None:
                 # The last listed memory may be gone from the list: its sort key still tells where.
                 listed = (pair for pair in found if pair[1].id == after)
@@ -432,13 +448,15 @@ class Space:
         kind: Kind | None = None,
         where: Where | None = None,
         include_forgotten: bool = False,
+        valid_at: Time | None = None,
         as_of: Time | None = None,
     ) -> int:
         """Count the memories that ``memories`` would list."""
         chosen = self._build_filter(category, subject, tags, kind, include_forgotten, where)
         with self._runtime.engine.read() as tx:
-            if as_of is not None:
-                return len(self._find_memories(tx, chosen, as_of))
+            if as_of is not None or valid_at is not None:
+                valid = optional_ms(valid_at, "valid_at")
+                return len(self._find_memories(tx, chosen, as_of, valid))
             return sum(self._count_memories(tx, chosen).values())
 
     def categories(self) -> dict[str, int]:
@@ -635,20 +653,30 @@ class Space:
         tx: Transaction,
         chosen: Filter,
         as_of: Time | None,
+        valid_at: int | None = None,
         limit: int | None = None,
         before: int | None = None,
     ) -> list[tuple[int, Memory]]:
         """Find the memories that a listing shows, each with its first position."""
         owners, seen = self._owners(tx), self._visible_sessions(tx)
-        if as_of is not None:
+        if as_of is not None or valid_at is not None:
             forgotten = chosen.include_forgotten
-            position, moment = recall_as_of.resolve_as_of(tx, owners, as_of)
+            position, moment = self._resolve_moment(tx, owners, as_of)
             then = replace(chosen, alive_at=None if forgotten else moment)
             known = recall_as_of.memories_at(
-                tx, owners, seen, position, include_forgotten=forgotten
+                tx, owners, seen, position, valid_at, include_forgotten=forgotten
             )
             return [pair for pair in known if then.accepts(pair[1])]
         return recall_as_of.memories_now(tx, owners, seen, chosen, limit, before)
+
+    def _resolve_moment(
+        self, tx: Transaction, owners: Mapping[Owner, str | None], as_of: Time | None
+    ) -> tuple[int, int]:
+        """Return a position and its time: those of ``as_of``, or of now."""
+        if as_of is not None:
+            return recall_as_of.resolve_as_of(tx, owners, as_of)
+        now = self._runtime.clock.now()
+        return (log.last_position(tx, list(owners)[-1]) if owners else 0), now
 
     def _count_memories(self, tx: Transaction, chosen: Filter) -> Counter[str]:
         chosen, found = replace(chosen, **self._visible_sessions(tx)._asdict()), Counter[str]()
@@ -695,7 +723,7 @@ def _request_of(draft: Draft) -> tuple[object, ...]:
     """Return what tells the request of this draft from others with the same key."""
     asked = (draft.text.content, *(getattr(draft, name) for name in _DRAFT_FIELDS))
     later = ((name, getattr(draft, name)) for name in _LATER_DRAFT_FIELDS)
-    return (*asked, *((name, value) for name, value in later if value))
+    return (*asked, *((name, value) for name, value in later if value not in (None, {})))
 
 
 _SORT_KEYS: Mapping[Order, Callable[[tuple[int, Memory]], Any]] = {
@@ -715,7 +743,7 @@ _DRAFT_FIELDS = (
 )
 # Fields of later versions are part of a request only where they are set, so that a key that was
 # used before an upgrade is recognized after it.
-_LATER_DRAFT_FIELDS = ("metadata",)
+_LATER_DRAFT_FIELDS = ("metadata", "valid_from", "valid_to")
 
 
 def _check_id(value: str) -> str:

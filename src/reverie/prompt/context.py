@@ -28,6 +28,7 @@ from reverie.model import Context, Hit, Memory, Summary
 from reverie.prompt import profile
 from reverie.prompt.escape import escape_line, escape_name, subject_prefix
 from reverie.prompt.session_summary import render_summary
+from reverie.prompt.validity import newest_first, validity_note
 from reverie.protocols import Owner, Transaction
 from reverie.recall.near_duplicates import DEFAULT_SHARE, NearDuplicateIndex
 from reverie.text.messages import (
@@ -421,7 +422,7 @@ def render_hits(
     """
     lines, used = dict[str, Hit](), count(RECALLED_HEADING) + SEPARATOR_TOKENS
     shown = NearDuplicateIndex(DEFAULT_SHARE)
-    for hit in hits:
+    for hit in newest_first(hits, lambda hit: hit.memory):
         if shown.find(hit.text) is not None:
             shown.add(hit.text)
             continue
@@ -446,7 +447,8 @@ def _render_hit(hit: Hit) -> str:
         memory = hit.memory
         label, subject = f"{memory.kind} id:{memory.id}", subject_prefix(memory.subject)
         at = memory.created_at if memory.happened_at is None else memory.happened_at
-    return f"- [{to_iso(at)[:10]} {label}] {subject}{escape_line(hit.text)}\n"
+    note = "" if hit.memory is None else validity_note(hit.memory)
+    return f"- [{to_iso(at)[:10]} {label}] {subject}{escape_line(hit.text)}{note}\n"
 
 
 # -- notices for the user -------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from reverie.engine import index, index_check, log
 from reverie.engine.index import MemoryRow, ProfileGroup
 from reverie.model import UNTRUSTED, Memory
 from reverie.prompt.escape import escape_line, escape_name, subject_prefix
+from reverie.prompt.validity import newest_first, validity_note
 from reverie.protocols import Owner, Transaction
 from reverie.write import recall_log
 from reverie.write.profile_cache import CachedProfile, ChosenProfile, ProfileCache
@@ -232,7 +233,7 @@ def choose(
         if misses == MAX_MISSES:
             break
     chosen.sort(key=lambda pair: (not pair[1].pinned, *category_order(pair)))
-    return ChosenProfile(chosen, misses > 0)
+    return ChosenProfile(newest_first(chosen, lambda pair: pair[1]), misses > 0)
 
 
 def category_order(pair: PlacedMemory) -> tuple[str, int, int, str]:
@@ -264,4 +265,5 @@ def _title(memory: Memory) -> str:
 
 
 def _line(memory: Memory) -> str:
-    return f"- [id:{memory.id}] {subject_prefix(memory.subject)}{escape_line(memory.content)}\n"
+    about = f"- [id:{memory.id}] {subject_prefix(memory.subject)}"
+    return f"{about}{escape_line(memory.content)}{validity_note(memory)}\n"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -66,15 +66,19 @@ def memories_at(
     owners: Owners,
     seen: VisibleSessions,
     position: int,
+    valid_at: int | None = None,
     *,
     include_forgotten: bool,
 ) -> list[tuple[int, Memory]]:
-    """The memories as of a position, each after the position of its first version."""
+    """The memories as of a position, each after the position of its first version.
+
+    With ``valid_at`` each is in the version that held at that time, if there is one.
+    """
     return [
         (first_position, memory)
         for owner, user in owners.items()
-        for first_position, entry in log.states_at(tx, owner, position)
-        if (memory := entry.state(user)).session in seen.allowed_sessions(owner)
+        for first_position, memory in _states_at(tx, owner, user, position, valid_at)
+        if memory.session in seen.allowed_sessions(owner)
         and (memory.forgotten_at is None or include_forgotten)
     ]
 
@@ -120,9 +124,16 @@ def count_categories(
 
 
 def items_at(
-    tx: Transaction, owners: Owners, seen: VisibleSessions, position: int
+    tx: Transaction,
+    owners: Owners,
+    seen: VisibleSessions,
+    position: int,
+    valid_at: int | None = None,
 ) -> dict[str | None, list[AsOfItem]]:
-    """The items that a recall searches as of a position, by user, ordered by first position."""
+    """The items that a recall searches as of a position, by user, ordered by first position.
+
+    With ``valid_at`` memories are in the version that held at that time.
+    """
     by_user: dict[str | None, list[AsOfItem]] = {}
     for owner, user in owners.items():
         origins = log.origins_at(tx, owner, position)
@@ -133,12 +144,64 @@ def items_at(
                 origins.get(memory.id),
                 memory.session in seen.allowed_sessions(owner),
             )
-            for first_position, entry in log.states_at(tx, owner, position)
-            if (memory := entry.state(user)).forgotten_at is None
+            for first_position, memory in _states_at(tx, owner, user, position, valid_at)
+            if memory.forgotten_at is None
         ]
         events = [AsOfItem(*pair) for pair in _events_at(tx, owner, position, user)]
         by_user[user] = sorted([*memories, *events], key=lambda each: each.first_position)
     return by_user
+
+
+def _states_at(
+    tx: Transaction, owner: Owner, user: str | None, position: int, valid_at: int | None
+) -> Iterator[tuple[int, Memory]]:
+    """The state each memory had at a position, after the position of its first version."""
+    if valid_at is None:
+        for first_position, entry in log.states_at(tx, owner, position):
+            yield first_position, entry.state(user)
+        return
+    versions: dict[str, list[log.LogEntry]] = {}
+    for entry in log.all_entries(tx, owner, position, skip=True):
+        if entry.memory:
+            versions.setdefault(entry.memory, []).append(entry)
+    for found in versions.values():
+        last = found[-1]
+        if last.body is None or last.op == "erase":
+            continue
+        then = version_valid_at(found, valid_at)
+        if then is not None:
+            # Whether it is forgotten or private is decided by what it is now.
+            now, state = last.state(user), then.state(user)
+            yield (
+                found[0].position,
+                replace(
+                    state,
+                    forgotten_at=now.forgotten_at,
+                    expires_at=now.expires_at,
+                    session=now.session,
+                ),
+            )
+
+
+def version_valid_at(versions: Sequence[log.LogEntry], at: int) -> log.LogEntry | None:
+    """The version of a memory that held at a time, of all its versions, the oldest first.
+
+    A version holds from its ``valid_from`` until its ``valid_to``, or until a later one holds. One
+    that does not say from when holds from when its text was written; the first one always did.
+    """
+    starts: list[int | None] = []
+    for number, entry in enumerate(versions):
+        body = entry.body or {}
+        start = body.get("valid_from")
+        if start is None and number:
+            same = (versions[number - 1].body or {}).get("content") == body.get("content")
+            start = starts[-1] if same else entry.recorded_at
+        starts.append(start)
+    for entry, start in zip(reversed(versions), reversed(starts), strict=True):
+        if entry.body is not None and (start is None or start <= at):
+            end = entry.body.get("valid_to")
+            return entry if end is None or at < end else None
+    return None
 
 
 def _events_at(

@@ -111,6 +111,27 @@ class Period(NamedTuple):
         except OverflowError:
             return False
 
+    def overlaps(self, valid_from: int | None, valid_to: int | None, at: int) -> bool:
+        """Whether what holds from one time until another held in the period.
+
+        What does not say when it holds, or a period without a year, is compared by the time ``at``.
+        """
+        if self.year is None or (valid_from is None and valid_to is None):
+            return self.holds(at)
+        month = self.month or 1
+        try:
+            first = datetime(self.year, month, self.day or 1, tzinfo=UTC)
+            if self.month is None:
+                last = datetime(self.year + 1, 1, 1, tzinfo=UTC)
+            elif self.day is None:
+                last = datetime(self.year + month // 12, month % 12 + 1, 1, tzinfo=UTC)
+            else:
+                last = first + timedelta(days=1)
+        except ValueError:
+            return False
+        start, end = ((moment - _EPOCH) // timedelta(milliseconds=1) for moment in (first, last))
+        return (valid_from is None or valid_from < end) and (valid_to is None or start < valid_to)
+
     def _matches(self, moment: datetime) -> bool:
         return (
             self.year in {None, moment.year}

@@ -333,7 +333,11 @@ def _apply_hints(hints: QueryHints, pools: Sequence[recall_ranking.CandidatePool
     period = hints.period
     if period is not None:
         by_period = [
-            [period.holds(candidate.at) for candidate in pool.candidates] for pool in pools
+            [
+                period.overlaps(candidate.valid_from, candidate.valid_to, candidate.at)
+                for candidate in pool.candidates
+            ]
+            for pool in pools
         ]
         if any(map(any, by_period)):
             for pool, period_match in zip(pools, by_period, strict=True):

@@ -362,6 +362,8 @@ def _build_candidate(known: AsOfItem, first: int, parts: Sequence[index.Passage]
             len(parts),
             parts[0].length,
             origin=known.origin,
+            valid_from=item.valid_from,
+            valid_to=item.valid_to,
         )
     return Candidate(
         known.first_position,

@@ -339,6 +339,8 @@ KEYS = (
     "pinned",
     "metadata",
     "happened_at",
+    "valid_from",
+    "valid_to",
     "expires_at",
     "forgotten_at",
     "trust",

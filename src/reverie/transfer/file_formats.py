@@ -267,6 +267,8 @@ class _Object(_RecordModel):
     source: str | None = None
     pinned: bool = False
     created_at: Time = None
+    valid_from: Time = None
+    valid_to: Time = None
     metadata: dict[str, Any] = {}
 
     def records(self) -> Iterator[Record]:

@@ -14,7 +14,7 @@ from itertools import groupby, islice
 from typing import Any, NamedTuple
 
 from reverie.clock import ID_LENGTH
-from reverie.dates import to_ms
+from reverie.dates import optional_ms, to_ms
 from reverie.engine import index, log, sessions
 from reverie.engine.log import LogEntry
 from reverie.errors import InvalidInput, ReverieError
@@ -156,7 +156,7 @@ def _parse_plain(runtime: Runtime, record: Record) -> _PlainRecord:
     kind = validate.check_kind(record.get("kind") or ("note" if longer else "fact"))
     validate.check_content(content, kind, runtime.settings)
     created = record.get("created_at")
-    fields = {
+    fields: dict[str, Any] = {
         "kind": kind,
         "category": validate.check_category(record.get("category") or "general"),
         "subject": validate.check_subject(record.get("subject")),
@@ -167,7 +167,10 @@ def _parse_plain(runtime: Runtime, record: Record) -> _PlainRecord:
         "created_at": None if created is None else to_ms(created, "created_at"),
         "pinned": bool(record.get("pinned", False)),
         "metadata": check_metadata(record.get("metadata")),
+        "valid_from": optional_ms(record.get("valid_from"), "valid_from"),
+        "valid_to": optional_ms(record.get("valid_to"), "valid_to"),
     }
+    validate.check_validity(fields["valid_from"], fields["valid_to"])
     return _PlainRecord(content, fields, _record_uuid(content, fields))
 
 

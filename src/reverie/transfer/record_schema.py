@@ -55,6 +55,8 @@ class MemoryBody(BaseModel):
     expires_at: Time | None
     document: str | None = None
     metadata: dict[str, Any] = {}
+    valid_from: Time | None = None
+    valid_to: Time | None = None
 
     @field_validator("content")
     @classmethod
@@ -86,6 +88,11 @@ class MemoryBody(BaseModel):
     @classmethod
     def _metadata(cls, value: dict[str, Any]) -> dict[str, Any]:
         return check_metadata(value)
+
+    @model_validator(mode="after")
+    def _validity(self) -> MemoryBody:
+        validate.check_validity(self.valid_from, self.valid_to)
+        return self
 
 
 class _EntryFields(BaseModel):

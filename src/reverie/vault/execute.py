@@ -132,6 +132,8 @@ class Executor:
             source=document.text("source") or None,
             happened_at=document.text("happened_at") or None,
             expires_at=document.text("expires_at") or None,
+            valid_from=document.text("valid_from") or None,
+            valid_to=document.text("valid_to") or None,
             **edits.add_inline_tags(edits.parse_labels(document), document.content),
         )
         if action.unknown_id is not None:

@@ -33,6 +33,8 @@ _TURN_ID = re.compile(r"(?P<session>.*):(?P<sequence>[1-9][0-9]{0,14})", re.DOTA
 _SEQUENCE = re.compile(r"([1-9][0-9]{0,14})\. ")
 _SEQUENCE_NAME = re.compile(r"__0*([1-9][0-9]{0,14})\Z")
 
+_VALIDITY = ("valid_from", "valid_to")
+
 Report = Callable[[str], None]
 Record = dict[str, Any]
 
@@ -95,8 +97,10 @@ def memory_record(
     """Return a record that remembers the memory of a file as it is, forgotten or not."""
     times = {
         name: _time(document, name, lambda why: report(f"{seen.path}: {why}"))
-        for name in ("created_at", "happened_at", "expires_at", "forgotten_at")
+        for name in ("created_at", "happened_at", "expires_at", "forgotten_at", *_VALIDITY)
     }
+    # Fields of later versions are in a log entry only where they are set.
+    times = {name: at for name, at in times.items() if at is not None or name not in _VALIDITY}
     created = now if times["created_at"] is None else times["created_at"]
     body = _body(seen, document) | times | {"created_at": created, "updated_at": created}
     subject = {"op": "remember", "memory": id, "version": 1, "trust": body["trust"]}

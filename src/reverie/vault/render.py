@@ -69,6 +69,8 @@ def memory_fields(memory: Memory, origin: str | None = None) -> Fields:
         "pinned": memory.pinned or None,
         "metadata": memory.metadata or None,
         "happened_at": None if memory.happened_at is None else format_time(memory.happened_at),
+        "valid_from": None if memory.valid_from is None else format_time(memory.valid_from),
+        "valid_to": None if memory.valid_to is None else format_time(memory.valid_to),
         "expires_at": None if memory.expires_at is None else format_time(memory.expires_at),
         "forgotten_at": None if memory.forgotten_at is None else format_time(memory.forgotten_at),
         "trust": memory.trust,
@@ -78,8 +80,8 @@ def memory_fields(memory: Memory, origin: str | None = None) -> Fields:
 
 OURS = (
     "id", "role", "conversation_id", "created_at", "version", "kind", "category", "subject",
-    "aliases", "tags", "source", "origin", "pinned", "metadata", "happened_at", "expires_at",
-    "forgotten_at", "trust",
+    "aliases", "tags", "source", "origin", "pinned", "metadata", "happened_at", "valid_from",
+    "valid_to", "expires_at", "forgotten_at", "trust",
 )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from reverie.agenda import jobs
+from reverie.dates import optional_ms
 from reverie.engine import index, index_check, log, sessions
 from reverie.engine.index import MemoryRow
 from reverie.engine.log import LogEntry
@@ -117,7 +118,12 @@ def _find_same(w: Writer, draft: Draft) -> MemoryRow | None:
         if (place.kind, place.category, place.subject_key, place.session) != about:
             continue
         old = w.read_memory(place)
-        same = (old.content, old.happened_at) == (draft.text.content, draft.happened_at)
+        times = (old.happened_at, old.valid_from, old.valid_to)
+        same = old.content == draft.text.content and times == (
+            draft.happened_at,
+            draft.valid_from,
+            draft.valid_to,
+        )
         # Another value under a key tells two things apart, another key does not.
         if same and all(old.metadata.get(k, v) == v for k, v in draft.metadata.items()):
             return place
@@ -256,7 +262,9 @@ class Revision(NamedTuple):
             more: dict[str, Any] = (
                 {} if self.text is None else {"concept_tags": self.text.concept_tags}
             )
-            return replace(old, **self.changes, **more, trust=kept, updated_at=at)
+            new = replace(old, **self.changes, **more, trust=kept, updated_at=at)
+            validate.check_validity(new.valid_from, new.valid_to)
+            return new
 
         return altered
 
@@ -280,10 +288,11 @@ def prepare_revision(
         changes["pinned"] = bool(given["pinned"])
     if given["metadata"] is not ...:
         changes["metadata"] = validate.redact_metadata(runtime, given["metadata"])
+    for name in ("valid_from", "valid_to"):
+        if given[name] is not ...:
+            changes[name] = optional_ms(given[name], name)
     if content is None and not changes:
-        raise InvalidInput(
-            "nothing to revise: give a content, category, subject, tags, pinned or metadata"
-        )
+        raise InvalidInput(f"nothing to revise: give a content, {', '.join(given)}")
     if content is None:
         return Revision(changes, None)
     old = current()

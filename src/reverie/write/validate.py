@@ -83,6 +83,8 @@ class Draft:
     document: str | None = None
     created_at: int | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    valid_from: int | None = None
+    valid_to: int | None = None
 
 
 def prepare_text(runtime: Runtime, content: str, labels: Labels) -> PreparedText:
@@ -347,6 +349,8 @@ def check_draft(
     origin: Origin | None = None,
     happened_at: Time | None = None,
     expires_at: Time | None = None,
+    valid_from: Time | None = None,
+    valid_to: Time | None = None,
     pinned: bool = False,
     metadata: Mapping[str, Any] | None = None,
     session: str | None = None,
@@ -366,8 +370,17 @@ def check_draft(
         "pinned": bool(pinned),
         "metadata": redact_metadata(runtime, metadata),
         "session": session,
+        "valid_from": optional_ms(valid_from, "valid_from"),
+        "valid_to": optional_ms(valid_to, "valid_to"),
     }
+    check_validity(fields["valid_from"], fields["valid_to"])
     return content, fields
+
+
+def check_validity(valid_from: int | None, valid_to: int | None) -> None:
+    """Raise InvalidInput unless something can hold from one time until the other."""
+    if valid_from is not None and valid_to is not None and valid_from >= valid_to:
+        raise InvalidInput("valid_from must be before valid_to")
 
 
 def check_key(key: str | None) -> str | None:
@@ -408,5 +421,7 @@ def memory_body(state: Memory, **more: Any) -> dict[str, Any]:
         "expires_at": state.expires_at,
         # Fields of later versions only where they are set: an earlier Reverie can import the rest.
         **({"metadata": state.metadata} if state.metadata else {}),
+        **({} if state.valid_from is None else {"valid_from": state.valid_from}),
+        **({} if state.valid_to is None else {"valid_to": state.valid_to}),
         **more,
     }

@@ -416,6 +416,8 @@ class Writer:
             forgotten_at=None,
             expires_at=draft.expires_at,
             metadata=draft.metadata,
+            valid_from=draft.valid_from,
+            valid_to=draft.valid_to,
         )
 
     def _version_entry(

@@ -179,7 +179,8 @@ def test_concurrent_writes_of_one_text_make_one_memory(servers: list[Store]) -> 
 
     for subject in ("river", "mill"):
         given = from_each(partial(remember, subject), each(servers))
-        assert sorted(one.version for one in given) == list(range(1, WRITERS + 1))
+        versions = [one.version for one in given if isinstance(one, Memory)]
+        assert sorted(versions) == list(range(1, WRITERS + 1))
     assert len(servers[0].space("s").memories()) == 2 and servers[0].verify().ok
 
 

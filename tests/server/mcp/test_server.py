@@ -257,7 +257,12 @@ def test_mcp_remember_of_a_known_subject_tells_what_else_is_known(running: Runni
     first, other, again = over_http(running, thrice)
     id, second = first.structured_content["id"], other.structured_content["id"]
     assert not other.is_error and id != second
-    assert first.structured_content == {"id": id, "known": False, "related": []}
+    assert first.structured_content == {
+        "remembered": True,
+        "id": id,
+        "known": False,
+        "related": [],
+    }
     (related,) = other.structured_content["related"]
     assert (related["id"], related["content"]) == (id, BOSS["content"])
     lines = text_of(other).splitlines()
@@ -265,6 +270,27 @@ def test_mcp_remember_of_a_known_subject_tells_what_else_is_known(running: Runni
     assert lines[2].startswith(f"[{id}] (") and BOSS["content"] in lines[2]
     assert f"revise it and forget [{second}]" in lines[3]
     assert again.structured_content["id"] == id and again.structured_content["known"] is True
+
+
+def test_mcp_takes_metadata_validity_and_conditions(running: Running) -> None:
+    async def calls(client: Client) -> list[Any]:
+        given = {"metadata": {"team": "web"}, "valid_to": "2024-05-01"}
+        await client.call_tool("remember", {"content": "I live in Oslo", **given})
+        await client.call_tool("remember", {"content": "I live in Bergen"})
+        where = {"metadata.team": "web"}
+        return [
+            await client.call_tool("recall", {"query": "live", "where": where}),
+            await client.call_tool("memories", {"where": where}),
+            await client.call_tool("recall", {"query": "live", "valid_at": "2025-01-01"}),
+            await client.call_tool("recall", {"query": "live", "where": {"teem": 1}}),
+        ]
+
+    recalled, listed, later, wrong = over_http(running, calls)
+    (hit,) = recalled.structured_content["hits"]
+    assert (hit["metadata"], hit["valid_to"][:10]) == ({"team": "web"}, "2024-05-01")
+    assert "I live in Oslo (until 2024-05)" in text_of(listed)
+    assert [each["text"] for each in later.structured_content["hits"]] == ["I live in Bergen"]
+    assert wrong.is_error and "unknown key 'teem'" in text_of(wrong)
 
 
 def test_mcp_call_repeated_with_its_key_has_one_effect(running: Running) -> None:

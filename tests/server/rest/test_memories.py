@@ -92,6 +92,53 @@ def test_another_fact_about_a_known_subject_is_remembered(client: httpx2.Client)
     assert [each["id"] for each in second["related"]] == [first["id"]]
 
 
+def test_metadata_validity_and_conditions_over_rest(client: httpx2.Client) -> None:
+    given = {"metadata": {"team": "web", "n": 2}, "valid_to": "2024-05-01"}
+    memory = remember(client, **ALEC, **given)
+    assert (memory["metadata"], memory["valid_to"]) == (
+        given["metadata"],
+        "2024-05-01T00:00:00+00:00",
+    )
+    remember(client, content="another")
+    where = {"metadata.n": {"gte": 2}}
+    listed = client.get("/api/memory/", params={"where": json.dumps(where)}).json()
+    assert ([each["id"] for each in listed["memories"]], listed["total"]) == ([memory["id"]], 1)
+    hits = client.post("/api/recall", json={"query": "boss", "where": where}).json()["hits"]
+    assert [hit["id"] for hit in hits] == [memory["id"]]
+    for at, number in (("2023-01-01", 2), ("2025-01-01", 1)):
+        assert client.get("/api/memory/", params={"valid_at": at}).json()["total"] == number
+        asked = {"query": "boss another", "valid_at": at}
+        assert len(client.post("/api/recall", json=asked).json()["hits"]) == number
+    path = f"/api/memory/{memory['id']}"
+    assert client.patch(path, json={"metadata": {"team": "x"}}).json()["metadata"] == {"team": "x"}
+    assert client.patch(path, json={"metadata": None}).json()["metadata"] == {}
+    assert client.patch(path, json={"valid_to": None}).json()["valid_to"] is None
+    versions = client.get(path).json()["versions"]
+    assert [each["metadata"] for each in versions] == [given["metadata"], {"team": "x"}, {}, {}]
+    wrong = problem(client.get("/api/memory/", params={"where": '{"teem": 1}'}), 422)
+    assert "unknown key 'teem'" in wrong["detail"]
+    problem(client.get("/api/memory/", params={"where": "x"}), 422)
+    problem(client.post("/api/recall", json={"query": "x", "where": {"at": {"like": 1}}}), 422)
+
+
+def test_batch_is_stored_as_a_whole_or_not_at_all(client: httpx2.Client) -> None:
+    items = [{"content": "one", "subject": "s"}, {"content": "two", "subject": "s"}]
+    key = {"Idempotency-Key": "k"}
+    kept = client.post("/api/memory/batch", json={"items": items}, headers=key)
+    assert kept.status_code == 201
+    one, two = kept.json()["memories"]
+    assert [each["id"] for each in two["related"]] == [one["id"]]
+    again = client.post("/api/memory/batch", json={"items": items}, headers=key)
+    assert [each["id"] for each in again.json()["memories"]] == [one["id"], two["id"]]
+    wrong = [{"content": "three"}, {"content": "four", "metadata": {"a\n": 1}}]
+    found = problem(client.post("/api/memory/batch", json={"items": wrong}), 422)
+    assert found["detail"].startswith("item 2: ")
+    bodies: list[Any] = [{"items": []}, {"items": [{"content": "x", "force": True}]}, {}]
+    for body in bodies:
+        problem(client.post("/api/memory/batch", json=body), 422)
+    assert client.get("/api/memory/").json()["total"] == 2
+
+
 def test_same_text_again_is_the_same_memory(client: httpx2.Client) -> None:
     first = remember(client, **ALEC)
     again = client.post("/api/memory/", json=ALEC)
@@ -418,8 +465,8 @@ def test_openapi_description_is_served(running: Running) -> None:
 
 def test_categories_are_returned_with_counts(running: Running) -> None:
     space = running.store.space("main")
-    for category in ("person", "work", "person"):
-        space.remember(f"something of {category}", category=category)
+    for number, category in enumerate(("person", "work", "person")):
+        space.remember(f"something {number} of {category}", category=category)
     space.forget(space.remember("gone", category="gone").id)
     running.store.space("main", user="theo").remember("Theo's own", category="work")
     with running.client() as client:

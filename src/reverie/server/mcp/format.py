@@ -11,6 +11,7 @@ from typing import Any
 
 from reverie.model import Hit, Memory, Version
 from reverie.prompt.escape import escape_line, escape_name, subject_prefix
+from reverie.prompt.validity import validity_note
 from reverie.serialize import format_time, to_json_value
 from reverie.text.messages import role_of, text_of
 
@@ -22,7 +23,7 @@ MAX_VERSIONS = 20
 # Fields that are given only when they are set.
 _OPTIONAL = (
     *("subject", "tags", "source", "metadata"),
-    *("happened_at", "forgotten_at", "expires_at"),
+    *("happened_at", "forgotten_at", "expires_at", "valid_from", "valid_to"),
 )
 
 
@@ -124,7 +125,7 @@ def _line(memory: Memory, text: str) -> str:
     gone = ", forgotten" if memory.forgotten_at is not None else ""
     kind += escape_name(memory.category)
     about = f"[{memory.id}] ({kind}, {_day(at)}{gone})"
-    return f"{about} {subject_prefix(memory.subject)}{escape_line(text)}"
+    return f"{about} {subject_prefix(memory.subject)}{escape_line(text)}{validity_note(memory)}"
 
 
 def _rest(memory: Memory, shown: int) -> str:

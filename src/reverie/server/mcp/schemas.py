@@ -76,6 +76,8 @@ class RememberArguments(_Arguments, total=False):
     source: Annotated[str, Field(description="where it comes from", max_length=1_000)]
     happened_at: When
     expires_at: When
+    valid_from: Annotated[str, Field(description="holds from this time on", max_length=64)]
+    valid_to: Annotated[str, Field(description="holds until this time", max_length=64)]
     pinned: Annotated[bool, Field(description="always in the profile")]
     metadata: Metadata
     key: Key
@@ -94,6 +96,7 @@ class RecallArguments(_Arguments, total=False):
     tags: Tags
     since: When
     until: When
+    valid_at: Annotated[str, Field(description="what held at this time", max_length=64)]
     where: Where
     as_of: AsOf
 
@@ -121,6 +124,8 @@ class ReviseArguments(_Arguments, total=False):
     tags: Tags
     pinned: bool
     metadata: Metadata
+    valid_from: When
+    valid_to: Annotated[str, Field(description="when it stopped being true", max_length=64)]
     expected_version: Annotated[
         int, Field(description="fail if it has changed since", ge=1, le=2**62)
     ]

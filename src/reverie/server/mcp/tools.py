@@ -78,7 +78,8 @@ async def remember(scoped: ToolScope, given: dict[str, Any]) -> ToolResult:
             f"and forget [{memory.id}].",
         ]
     related = [*map(mcp_format.memory_values, memory.related)]
-    return ToolResult("\n".join(lines), {"id": memory.id, "known": known, "related": related})
+    values = {"remembered": True, "id": memory.id, "known": known, "related": related}
+    return ToolResult("\n".join(lines), values)
 
 
 async def recall(scoped: ToolScope, given: dict[str, Any]) -> ToolResult:
@@ -198,7 +199,8 @@ TOOLS = (
         ArgumentValidator(schemas.RememberArguments),
         remember,
         _object_schema(
-            ("id", "known", "related"),
+            ("remembered", "id", "known", "related"),
+            remembered=_BOOLEAN,
             id=_STRING,
             known=_BOOLEAN,
             related=_array_schema("id", "kind", "content"),

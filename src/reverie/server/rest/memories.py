@@ -44,6 +44,7 @@ async def memories(
         str | None, Query(description='JSON, such as `{"metadata.team": {"in": ["a", "b"]}}`.')
     ] = None,
     include_forgotten: bool = False,
+    valid_at: Annotated[str | None, Query(description="Only what held at this time.")] = None,
     as_of: Annotated[str | None, Query(description="A position of the log, or a time.")] = None,
     limit: Annotated[int, Query(ge=1, le=schemas.MAX_LISTED)] = 50,
     after: Annotated[str | None, Query(description="`next` of the previous page.")] = None,
@@ -60,6 +61,7 @@ async def memories(
         "kind": kind,
         "where": None if where is None else parse_where_text(where),
         "include_forgotten": include_forgotten,
+        "valid_at": valid_at,
         "as_of": await positions.moment(moment),
     }
     position = await positions.current()

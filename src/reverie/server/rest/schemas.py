@@ -33,9 +33,9 @@ def wire_model(kind: type, title: str | None = None) -> type[BaseModel]:
 
 
 def _wire_type(hint: Any, name: str) -> Any:
-    """Return the JSON type of a field; a time, named ``at`` or ``…_at``, is ISO 8601."""
+    """Return the JSON type of a field; a time is ISO 8601."""
     origin, inner = get_origin(hint), get_args(hint)
-    if hint is int and (name == "at" or name.endswith("_at")):
+    if hint is int and model.is_time_field(name):
         return str
     if origin is Literal or hint in {int, float, str, bool, Any, type(None)}:
         return hint
@@ -103,6 +103,8 @@ class VersionShown(_ResponseModel):
     reason: str | None
     origin: wire_model(model.Origin) | None  # type: ignore[valid-type]
     metadata: dict[str, Any]
+    valid_from: str | None
+    valid_to: str | None
     position: int
     uuid: str
 
@@ -202,6 +204,8 @@ class NewItem(_RequestModel):
     source: str | None = None
     happened_at: Time | None = None
     expires_at: Time | None = None
+    valid_from: Time | None = Field(None, description="From when on it holds.")
+    valid_to: Time | None = Field(None, description="Until when it holds.")
     pinned: bool = False
     metadata: dict[str, Any] = Field({}, description="Any JSON object of up to 16 KiB.")
 
@@ -225,6 +229,8 @@ class Changed(_RequestModel):
     tags: list[str] | None = None
     pinned: bool | None = None
     metadata: dict[str, Any] | None = Field(None, description="Replaces the whole object.")
+    valid_from: Time | None = None
+    valid_to: Time | None = None
     reason: str | None = None
 
 
@@ -240,6 +246,7 @@ class Question(_RequestModel):
     where: dict[str, Any] | None = Field(
         None, description='Conditions, such as `{"metadata.team": {"in": ["a", "b"]}}`.'
     )
+    valid_at: Time | None = Field(None, description="Only what held at this time.")
     as_of: Time | None = None
     ranking: str | None = None
     explain: bool = False

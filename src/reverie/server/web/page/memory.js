@@ -152,6 +152,8 @@ function facts(memory) {
     ],
     ["Happened", memory.happened_at ? exactly(memory.happened_at) : null],
     ["Expires", memory.expires_at ? exactly(memory.expires_at) : null],
+    ["Holds from", memory.valid_from ? exactly(memory.valid_from) : null],
+    ["Holds until", memory.valid_to ? exactly(memory.valid_to) : null],
     ["Metadata", metadataOf(memory.metadata)],
     ["File", memory.file ? file(memory.file, memory.local_file) : null],
   ];
