@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -29,7 +30,6 @@ STATEMENTS = [
     "I love pizza.",
     "I hate pizza.",
     "I prefer tea to coffee.",
-    "Mia is my sister.",
     "Mia is my friend.",
     "Mia is no longer my friend.",
     "I'm allergic to nuts.",
@@ -122,6 +122,38 @@ def test_rules_learn_the_same_memories_whatever_attempts_fail(
         run_all(rules, clock)
     assert rules.jobs() == []
     assert contents(space) == expected
+
+
+def test_two_workers_learn_the_same_memories_and_each_turn_once(
+    rules: Store, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns = [("one" if n % 2 else "two", text) for n, text in enumerate([*STATEMENTS, *STATEMENTS])]
+    expected = learned_in_order(rules, clock, turns)
+    space = rules.space("two workers")
+    say(space, turns)
+    learned: list[Origin] = []
+    apply = learner._try_apply
+
+    def count_applied(runtime: Any, claim: Any, turn: UserTurn, plan: Any) -> bool:
+        done = apply(runtime, claim, turn, plan)
+        learned.extend([turn.origin] * done)
+        return done
+
+    left = {Origin(e.session, e.sequence): n % 3 for n, e in enumerate(_events(space))}
+    monkeypatch.setattr(learner, "_learn_by_rules", _failing(learner._learn_by_rules, left))
+    monkeypatch.setattr(learner, "_try_apply", count_applied)
+    while ready := [job.due_at for job in rules.jobs() if job.state == "ready"]:
+        clock.at = max(clock.at, min(ready))
+        workers = [threading.Thread(target=rules.run_pending_jobs) for _ in range(2)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+    assert rules.jobs() == []
+    assert contents(space) == expected
+    with_words = {Origin(e.session, e.sequence) for e in _events(space)}
+    assert sorted(learned) == sorted(with_words)
+    assert rules.verify().ok
 
 
 def _events(space: Space) -> list[Any]:

@@ -87,7 +87,8 @@ def _read_turn(tx: Transaction, owner: Owner, origin: Origin) -> UserTurn | None
 class Plan(NamedTuple):
     """The changes planned from one turn, and what they were planned on.
 
-    ``seen`` is the last position of the log then, ``later`` are the turns that had overtaken it.
+    ``seen`` is the last position of the log then, ``later`` are the turns that had overtaken it,
+    ``retracted`` the categories and subjects of what the turn retracts.
     """
 
     changes: Sequence[PlannedChange]
@@ -95,6 +96,7 @@ class Plan(NamedTuple):
     later: LaterTurns
     trust: Trust
     source: str
+    retracted: frozenset[tuple[str, str] | None] = frozenset()
 
 
 # -- by rules -------------------------------------------------------------------------------------
@@ -111,7 +113,9 @@ def _learn_by_rules(runtime: Runtime, claim: Claim, turn: UserTurn) -> None:
             planned = plan_by_rules(tx, claim.owner, valid, turn.position, runtime.clock.now())
         if not later.complete:
             planned = [replace(each, doubt=changes.SAID_SINCE) for each in planned]
-        if _try_apply(runtime, claim, turn, Plan(planned, seen, later, "agent", RULES_SOURCE)):
+        retracted = frozenset(overtaken.statement_slot(each) for each in valid if each.retracts)
+        plan = Plan(planned, seen, later, "agent", RULES_SOURCE, retracted)
+        if _try_apply(runtime, claim, turn, plan):
             return
     raise StalePlan("memories kept changing while a turn was learned from")
 
@@ -349,6 +353,8 @@ def _try_apply(runtime: Runtime, claim: Claim, turn: UserTurn, plan: Plan) -> bo
             index.require_current_index(tx)
             if overtaken.list_later_turns(tx, claim, turn.position) != plan.later:
                 raise StalePlan("a later turn was learned while this one was planned")
+            if overtaken.is_any_changed(tx, claim.owner, plan.retracted, plan.seen):
+                raise StalePlan("what this turn retracts was learned while it was planned")
             if prepared and sessions.find_event_entry(tx, claim.owner, turn.origin) is not None:
                 author = Author(log.scope_of(tx, claim.owner), LEARNER, plan.trust)
                 w = Writer(tx, runtime, claim.owner, author)

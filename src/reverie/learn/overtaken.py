@@ -133,6 +133,20 @@ def find_known(
     return KnownOfSubject(newest, len(earlier) < len(places))
 
 
+def is_any_changed(
+    tx: Transaction, owner: Owner, slots: Iterable[tuple[str, str] | None], seen: int
+) -> bool:
+    """Whether a memory of these categories and subjects was written after a position."""
+    return any(
+        place.position > seen
+        for slot in slots
+        if slot is not None
+        for place in index.list_memories(
+            tx, owner, Filter(category=slot[0], subject_key=slot[1], include_forgotten=True)
+        )
+    )
+
+
 def entries_taught_later(
     tx: Transaction, owner: Owner, position: int, actor: str
 ) -> list[LogEntry]:
