@@ -228,11 +228,16 @@ def drop_lane(tx: Transaction, owner: Owner, lane: str) -> None:
     _set_due(tx, owner)
 
 
-# Whether a job ``e`` keeps a job ``j`` of its lane waiting: e is running (j may be the earlier one,
-# whose retry became due meanwhile), or e is earlier and does not yield while it waits for a retry.
-_HOLDS_LANE = (
-    "(e.job <> j.job AND e.state = 'running' AND e.due_at > ? OR e.job < j.job "
-    "AND e.state <> 'parked' AND NOT (e.yields = 1 AND e.attempts > 0 AND e.due_at > ?))"
+# The jobs ``e`` that keep a job ``j`` of their lane waiting: an earlier one, unless it yields and
+# waits for a retry; and one that is running, also a later one that overtook j.
+_EARLIER_IN_LANE = (
+    "SELECT 1 FROM jobs e WHERE e.space = ? AND e.owner = ? AND e.lane = j.lane AND e.job < j.job "
+    "AND e.state <> 'parked' AND NOT (e.yields = 1 AND e.attempts > 0 AND e.due_at > ?)"
+)
+# Few jobs of an owner are running: they are found by their state, and not by a long lane.
+_RUNNING_IN_LANE = (
+    "SELECT 1 FROM jobs e WHERE e.space = ? AND e.owner = ? AND e.state = 'running' "
+    "AND e.due_at > ? AND e.lane || '' = j.lane AND e.job <> j.job"
 )
 
 
@@ -262,20 +267,20 @@ def claim(
     _lock_due(tx, owner)
     claimable = (
         "FROM jobs j WHERE j.space = ? AND j.owner = ? AND j.state IN ('ready', 'running') "
-        "AND j.due_at <= ? AND (j.lane IS NULL OR NOT EXISTS (SELECT 1 FROM jobs e "
-        f"WHERE e.space = ? AND e.owner = ? AND e.lane = j.lane AND {_HOLDS_LANE}))"
+        f"AND j.due_at <= ? AND (j.lane IS NULL OR NOT EXISTS ({_EARLIER_IN_LANE}) "
+        f"AND NOT EXISTS ({_RUNNING_IN_LANE}))"
     )
     kind_condition = f" AND j.kind IN ({', '.join('?' * len(kinds))})" if kinds else ""
     row = tx.one(
         f"SELECT j.job, j.kind, j.payload, j.attempts {claimable}{kind_condition} "
         f"ORDER BY j.due_at, j.job LIMIT 1{tx.skip_locked}",
-        (*owner, now, *owner, now, now, *kinds),
+        (*owner, now, *owner, now, *owner, now, *kinds),
     )
     if row is None and kinds:
         _set_due(tx, owner)
         return None
     if row is None:
-        unlocked = tx.one(f"SELECT 1 {claimable} LIMIT 1", (*owner, now, *owner, now, now))
+        unlocked = tx.one(f"SELECT 1 {claimable} LIMIT 1", (*owner, now, *owner, now, *owner, now))
         _set_due(tx, owner, after=now if unlocked is None else None)
         return None
     job, kind, payload, attempts = row

@@ -301,6 +301,7 @@ CALLS: dict[str, tuple[Call, list[str]]] = {
         [
             "jobs_due: space owner state due_at",
             "jobs_lane: space owner lane job",
+            "jobs_due: space owner state due_at",
             "key: space job",
             "jobs_due: space owner",
             "key: space owner",
