@@ -147,6 +147,7 @@ class SpaceVerbs:
     async def remember_separately(self, content: str, *, key: str | None, **given: Any) -> Memory:
         """Remember a text as a memory of its own, even if another has the same text.
 
+        Through the handle of a session it is private to that session.
         For packages of Reverie itself: each file of a vault is a memory.
         """
     async def remember(
@@ -165,6 +166,7 @@ class SpaceVerbs:
         valid_to: Time | None = None,
         pinned: bool = False,
         metadata: Mapping[str, Any] | None = None,
+        private: bool = False,
         key: str | None = None,
         unless_known: bool = False,
     ) -> Memory:
@@ -174,7 +176,9 @@ class SpaceVerbs:
         is the same memory, with a new version. With ``unless_known``, SubjectExists is raised when
         a memory of this category and subject speaks of the same thing. The same ``key`` with the
         same arguments returns the first result. ``metadata`` is any JSON object of up to 16 KiB.
-        ``valid_from`` and ``valid_to`` (exclusive) say when it holds.
+        ``valid_from`` and ``valid_to`` (exclusive) say when it holds. ``private`` needs the handle
+        of a session: only that session recalls the memory. Through such a handle the ``origin`` is
+        the session's latest event, unless it is given.
         """
     async def remember_many(
         self, items: Iterable[NewMemory | str], *, key: str | None = None
@@ -182,7 +186,7 @@ class SpaceVerbs:
         """Remember many things in one transaction, all of them or none: one memory for each item.
 
         An item is a content, or a mapping with a ``content`` and the other arguments of
-        ``remember``; there are at most 1,000.
+        ``remember``, except ``private``; there are at most 1,000.
         """
     async def remember_file(self, path: str | Path, *, category: str = "document") -> Memory:
         """Remember a text document as a note. Unchanged content is not processed again."""
@@ -362,7 +366,10 @@ class SessionVerbs:
     def id(self) -> str: ...
     @property
     def space(self) -> AsyncSpace:
-        """A handle on the space that also recalls the memories of this session alone."""
+        """A handle on the space that also recalls the memories of this session alone.
+
+        What is written through it names the latest event of this session as its origin.
+        """
     @property
     def matched_sequence(self) -> int | None:
         """The sequence of the last message that ``Space.follow`` matched or stored here.
@@ -394,11 +401,15 @@ class SessionVerbs:
     ) -> list[Event]:
         """Keep messages in order, all of them or none."""
     async def remember(self, content: str, **options: Unpack[RememberOptions]) -> Memory:
-        """Remember something that only this session recalls."""
+        """Remember something that was said here; see ``Space.remember``.
+
+        Its origin is the latest event of this session. With ``private=True`` only this session
+        recalls it.
+        """
     async def remember_many(
         self, items: Iterable[NewMemory | str], *, key: str | None = None
     ) -> list[Memory]:
-        """Remember many things that only this session recalls; see ``Space.remember_many``."""
+        """Remember many things that were said here; see ``Space.remember_many``."""
     async def hide(self, reason: str | None = None, *, key: str | None = None) -> None:
         """Remove the session from lists and every recall, until ``restore``."""
     async def restore(self, *, key: str | None = None) -> None:

@@ -35,6 +35,17 @@ def test_remember_keeps_every_field(reverie: CommandLine) -> None:
     assert reverie.json("history", memory["id"])["versions"][0]["actor"] == "cli"
 
 
+def test_remember_in_a_session_names_its_latest_event(reverie: CommandLine) -> None:
+    reverie.text("sessions", "append", "chat", "Ahoy")
+    memory = reverie.json("remember", "The boat is blue", "--session", "chat")
+    assert memory["session"] is None
+    (version,) = reverie.json("history", memory["id"])["versions"]
+    assert version["origin"] == {"session": "chat", "sequence": 1}
+    private = reverie.json("remember", "The oars are red", "--session", "chat", "--private")
+    assert private["session"] == "chat"
+    assert "--session" in reverie.error("remember", "x", "--private", code=2)
+
+
 def test_remember_with_the_same_key_returns_the_same_memory(reverie: CommandLine) -> None:
     first = reverie.remember("one", "--key", "k")
     assert reverie.remember("one", "--key", "k") == first

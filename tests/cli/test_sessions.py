@@ -336,7 +336,11 @@ def test_recall_with_a_session_includes_its_private_memories(reverie: CommandLin
     import reverie as library
 
     with library.open(reverie.store) as store:
-        own = store.space("default").session("chat").remember("The draft is called Zephyr")
+        own = (
+            store.space("default")
+            .session("chat")
+            .remember("The draft is called Zephyr", private=True)
+        )
     recall = ("recall", "Zephyr", "--mode", "keyword")
     assert reverie.json(*recall)["hits"] == []
     assert reverie.json(*recall, "--session", "other")["hits"] == []

@@ -239,7 +239,7 @@ def test_regenerated_reply_may_fork_from_a_fork(space: Space) -> None:
 def test_empty_fork_sees_the_private_memories_of_its_parent(space: Space) -> None:
     space.remember("known")
     session = space.follow(conversation("one", "two", "three", "four"))
-    session.remember("a private zebra")
+    session.remember("a private zebra", private=True)
     profile = session.context().profile
     space.remember("known since")
     fork = space.follow(conversation("one", "two", "three"))

@@ -121,6 +121,27 @@ def test_caps_are_counted_for_each_owner(stores: Stores) -> None:
     assert len(handles[0].memories()) == 2
 
 
+def test_cap_forgets_only_what_the_same_actor_remembered(stores: Stores) -> None:
+    store = stores.open(max_facts=2)
+    one, two, nobody = (store.space("ana", actor=actor) for actor in ("one", "two", None))
+    kept = [two.remember("two's first"), nobody.remember("nobody's"), two.remember("two's second")]
+    for number in range(4):
+        one.remember(f"one's {number}")
+    # A revision by somebody else does not make it theirs.
+    one.revise(kept[0].id, "two's first, as one wrote it")
+    contents = {memory.content for memory in one.memories()}
+    assert contents == {
+        *("two's first, as one wrote it", "nobody's", "two's second", "one's 2", "one's 3")
+    }
+    store.rebuild()
+    two.remember("two's third")
+    assert one.get(kept[0].id).forgotten_at is not None
+    assert {memory.content for memory in one.memories()} == {
+        *("nobody's", "two's second", "two's third", "one's 2", "one's 3")
+    }
+    assert store.verify().ok
+
+
 def test_no_memory_is_evicted_without_a_cap(space: Space) -> None:
     space.import_records({"content": f"fact {number}"} for number in range(600))
     assert len(space.memories()) == 600

@@ -516,8 +516,8 @@ def test_private_session_memories_do_not_change_as_of_scores(space: Space) -> No
     for number in range(6):
         space.remember(f"zebra {number} grass {'horse ' * (number % 3)}")
     session = append_turns(space, "hello zebra")
-    session.remember("a plan about the zebra")
-    session.remember("a secret about grass")
+    session.remember("a plan about the zebra", private=True)
+    session.remember("a secret about grass", private=True)
     for handle in (space, session, space.session("other")):
         now = handle.recall("zebra grass", limit=20)
         assert seen(handle.recall("zebra grass", limit=20, as_of=9)) == seen(now)
@@ -530,8 +530,8 @@ def test_private_session_memories_do_not_change_scores_of_others(space: Space, m
         space.remember(f"plain note kayak{number} shore")
     before = seen(space.recall("kayak3 walrus", mode="keyword", limit=20, **more))
     session = space.session("p")
-    session.remember("my secret is walrus kayak3")
-    session.remember("another secret")
+    session.remember("my secret is walrus kayak3", private=True)
+    session.remember("another secret", private=True)
     assert seen(space.recall("kayak3 walrus", mode="keyword", limit=20, **more)) == before
     other = space.session("q").recall("kayak3 walrus", mode="keyword", limit=20, **more)
     assert seen(other) == before

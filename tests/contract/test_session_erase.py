@@ -169,7 +169,7 @@ def live(space: Space, name: str, word: str) -> Session:
     session.append(user(f"{word} asked more"))
     session.hide(f"{word} reason")
     session.restore()
-    session.remember(f"{word} private", subject=f"{word} subject", tags=[word])
+    session.remember(f"{word} private", subject=f"{word} subject", tags=[word], private=True)
     session.write_summary(f"{word} summary", upper=2, expected_epoch=0)
     session.scratchpad.write([f"{word} item"])
     space.remember(f"{word} learned", origin=Origin(name, 1), source=word)
@@ -242,7 +242,7 @@ def test_erase_of_a_session_erases_its_forgotten_memories(space: Space, again: b
 
 def test_session_with_private_memories_only_can_be_erased(space: Space) -> None:
     session = space.session("s")
-    memory = session.remember("canarybird")
+    memory = session.remember("canarybird", private=True)
     session.scratchpad.write(["canarybird"])
     assert session.erase().memories == (memory.id,)
     assert session.memories() == [] and session.scratchpad.read().items == ()

@@ -74,7 +74,7 @@ def test_same_session_name_in_two_scopes_never_mixes(store: Store) -> None:
     for number, handle in enumerate(handles):
         session = handle.session("same")
         session.append_many([user(f"canary{number} zebra")] * (number + 1))
-        session.remember(f"canary{number} private zebra", subject="zebra")
+        session.remember(f"canary{number} private zebra", subject="zebra", private=True)
         session.write_summary(f"canary{number} summed up", upper=1, expected_epoch=0)
         session.scratchpad.write([f"canary{number} item"])
         propose(handle, f"canary{number} proposed", Origin("same", 1))
@@ -474,7 +474,7 @@ def test_private_memory_is_recalled_in_its_session_only(stores: Stores) -> None:
     fork = space.follow([user("a plan"), reply("hi"), user("otherwise")])
     assert fork.forked_from == Origin("s", 2)
     common = space.remember("zebra for all")
-    private = session.remember("zebra for one", tags=["t"], category="c")
+    private = session.remember("zebra for one", tags=["t"], category="c", private=True)
     assert (private.session, private.user, common.session) == ("s", "bo", None)
 
     def check() -> None:
@@ -504,19 +504,74 @@ def test_private_memory_is_recalled_in_its_session_only(stores: Stores) -> None:
 
 def test_unless_known_compares_within_a_session_or_outside(space: Space) -> None:
     session, other = space.session("s"), space.session("t")
-    first = session.remember("lives in Oslo", subject="Alec")
+    first = session.remember("lives in Oslo", subject="Alec", private=True)
     with pytest.raises(SubjectExists) as caught:
-        session.remember("lives in Bergen", subject="alec", unless_known=True)
+        session.remember("lives in Bergen", subject="alec", private=True, unless_known=True)
     assert caught.value.existing == first
-    for handle in (other, space):
-        handle.remember("lives in Oslo", subject="Alec", unless_known=True)
-        with pytest.raises(SubjectExists):
-            handle.remember("lives in Bergen", subject="Alec", unless_known=True)
+    other.remember("lives in Oslo", subject="Alec", private=True, unless_known=True)
+    with pytest.raises(SubjectExists):
+        other.remember("lives in Bergen", subject="Alec", private=True, unless_known=True)
+    space.remember("lives in Oslo", subject="Alec", unless_known=True)
+    with pytest.raises(SubjectExists):
+        space.remember("lives in Bergen", subject="Alec", unless_known=True)
+
+
+def test_write_through_a_session_names_its_latest_event_and_is_not_private(
+    store: Store, space: Space
+) -> None:
+    session = space.session("s")
+    session.append_many([user("one"), reply("two")])
+    memory = session.remember("Zebras graze")
+    assert memory.session is None and session.memories() == []
+    assert memory.id in {hit.id for hit in space.session("t").recall("zebras graze")}
+    session.append(user("three"))
+    here = session.space
+    here.revise(memory.id, "Zebras sleep")
+    here.forget(memory.id)
+    session.append(user("four"))
+    here.restore(memory.id)
+    origins = [version.origin for version in space.history(memory.id)]
+    assert origins == [Origin("s", 2), Origin("s", 3), Origin("s", 3), Origin("s", 4)]
+    given = session.remember("Lions hunt", origin=Origin("s", 1))
+    assert space.history(given.id)[0].origin == Origin("s", 1)
+    outside = space.remember("Tigers swim")
+    assert space.history(outside.id)[0].origin is None
+    unborn = space.session("no events").remember("Bears fish")
+    assert space.history(unborn.id)[0].origin is None
+    assert store.verify().ok
+
+
+def test_fork_without_events_names_the_event_it_continues_as_origin(space: Space) -> None:
+    history = [user("one"), reply("two"), user("three")]
+    space.follow(history)
+    fork = space.follow([*history[:2], user("else")])
+    memory = fork.remember("Zebras graze")
+    origin = space.history(memory.id)[0].origin
+    assert origin is not None and fork.events()[-1].sequence == origin.sequence
+
+
+def test_repeated_remember_with_a_key_keeps_its_origin_after_the_session_went_on(
+    space: Space,
+) -> None:
+    session = space.session("s")
+    session.append(user("one"))
+    memory = session.remember("Zebras graze", key="k")
+    session.append(user("two"))
+    assert session.remember("Zebras graze", key="k") == memory
+    assert [version.origin for version in space.history(memory.id)] == [Origin("s", 1)]
+    with pytest.raises(KeyConflict):
+        session.remember("Zebras graze", key="k", private=True)
+
+
+def test_private_memory_without_a_session_is_refused(space: Space) -> None:
+    with pytest.raises(InvalidInput, match="needs a session"):
+        space.remember("Zebras graze", private=True)
+    assert space.memories() == []
 
 
 def test_shared_subject_is_allowed_in_a_session(space: Space) -> None:
     known = space.remember("for all", subject="Alec")
-    private = space.session("s").remember("in s", subject="Alec")
+    private = space.session("s").remember("in s", subject="Alec", private=True)
     assert (private.session, space.memories()) == ("s", [known])
 
 

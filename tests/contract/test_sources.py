@@ -15,7 +15,7 @@ def test_forget_source_forgets_every_memory_of_it_and_nothing_else(
 ) -> None:
     tool = store.space("ana", trust="tool", actor="search")
     bad = [tool.remember(f"Bees are number {n}", source="web") for n in range(3)]
-    private = tool.session("s").remember("Bees are private", source="web")
+    private = tool.session("s").remember("Bees are private", source="web", private=True)
     kept = space.remember("Bees are mine")
     near = tool.remember("Bees are near", source="web2")
     forgotten = space.forget_source("web", reason="it lied")

@@ -133,7 +133,7 @@ def perform(store: reverie.Store, step: Step) -> Ack:
     elif step.verb == "erase":
         session.erase(key=step.key)
     else:
-        assert session.remember(step.content, key=step.key).content == step.content
+        assert session.remember(step.content, key=step.key, private=True).content == step.content
     return Ack(session.id)
 
 

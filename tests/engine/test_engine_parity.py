@@ -73,7 +73,7 @@ def fill(store: Store) -> None:
                 {"role": role, "content": sentence(chance)}
                 for role in ("user", "assistant") * chance.randint(2, 8)
             )
-            session.remember(sentence(chance))
+            session.remember(sentence(chance), private=True)
         for memory in space.memories(limit=30):
             space.forget(memory.id)
         space.remember(" ".join(sentence(chance) for _ in range(60)), kind="note")

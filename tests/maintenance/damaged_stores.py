@@ -53,7 +53,7 @@ def make_store(path: Path) -> None:
             chat.append({"role": "assistant", "content": "noted " * (40 * number + 1)})
         chat.write_summary("bob speaks of tea", upper=6, expected_epoch=0)
         chat.scratchpad.write(["buy tea", "boil water"])
-        chat.remember("only this chat knows of the green tea")
+        chat.remember("only this chat knows of the green tea", private=True)
         chat.recall("tea")
         _overwritten(bob)
         hidden = bob.session("hidden")

@@ -461,7 +461,7 @@ class Sessions(RuleBasedStateMachine):
     @rule(who=WHO, name=st.sampled_from(NAMES), word=st.sampled_from(WORDS))
     def remember_privately(self, who: str | None, name: str, word: str) -> None:
         if self.owners[who].session_model(name).lines:
-            memory = self.space(who).session(name).remember(f"{word} private")
+            memory = self.space(who).session(name).remember(f"{word} private", private=True)
             assert memory.session == name
             self.owners[who].session_model(name).private[memory.id] = memory.content
 

@@ -96,7 +96,7 @@ async def converse(store: aio.AsyncStore, ana: aio.AsyncSpace) -> None:
     assert_type(event.time, datetime)
     assert_type(event.message, Mapping[str, Any])
     await chat.append_many([{"role": "assistant", "content": "Noted."}], key="two")
-    await chat.remember("The draft is called blue-falcon", kind="note")
+    await chat.remember("The draft is called blue-falcon", kind="note", private=True)
     assert_type(await chat.memories(), list[reverie.Memory])
     assert_type(await chat.recall("draft", mode="keyword", kinds=["note"]), list[Hit])
     assert_type(await chat.events(10), list[reverie.Event])

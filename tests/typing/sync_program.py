@@ -95,7 +95,7 @@ def converse(store: Store, ana: Space) -> None:
     assert_type(event.time, datetime)
     assert_type(event.message, Mapping[str, Any])
     chat.append_many([{"role": "assistant", "content": "Noted."}], key="two")
-    chat.remember("The draft is called blue-falcon", kind="note")
+    chat.remember("The draft is called blue-falcon", kind="note", private=True)
     assert_type(chat.memories(), list[reverie.Memory])
     assert_type(chat.recall("draft", mode="keyword", kinds=["note"]), list[Hit])
     assert_type(chat.events(10), list[reverie.Event])

@@ -61,7 +61,7 @@ def remembered(space: Space, chance: random.Random, number: int) -> str:
     if chance.random() < 0.2:
         more |= {"kind": "note", "pinned": True, "source": f"file-{number}.md"}
     if chance.random() < 0.1:
-        return space.session("private").remember(f"{content} {number}").id
+        return space.session("private").remember(f"{content} {number}", private=True).id
     return space.remember(
         f"{content} {number}",
         category=chance.choice(["person", "general", "plan"]),

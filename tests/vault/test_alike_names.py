@@ -152,7 +152,7 @@ def test_erased_text_of_a_hidden_space_is_removed_after_the_renaming(tmp_path: P
 def test_forgotten_memory_of_a_session_with_an_odd_name_keeps_its_session(tmp_path: Path) -> None:
     kept = Kept(tmp_path)
     s = kept.ana.session("my/chat").space
-    s.forget(s.remember("a fact of the session").id)
+    s.forget(s.remember("a fact of the session", private=True).id)
     kept.sync()
     (path,) = kept.files()
     place = kept.folders().parse(path)

@@ -123,7 +123,7 @@ def test_hostile_space_user_and_session_names_stay_below_the_root(kept: Kept) ->
             kept.store.space("ana", user=name).remember(f"user {name!r}")
             session = kept.store.space("ana").session(name)
             session.append({"role": name[:20], "content": f"said {name!r}"})
-            session.remember(f"own {name!r}")
+            session.remember(f"own {name!r}", private=True)
         except ReverieError:
             continue
     report = kept.sync()

@@ -75,7 +75,7 @@ def test_mirror_moves_forgotten_memories_and_returns_restored_ones(kept: Kept) -
 def test_mirror_writes_users_sessions_notes_and_configured_spaces(kept: Kept) -> None:
     kept.init(kept.root, ["ana"])
     user = kept.store.space("ana", user="bob").remember("Bob's own")
-    own = kept.ana.session("chat").remember("only this chat", kind="note")
+    own = kept.ana.session("chat").remember("only this chat", kind="note", private=True)
     kept.store.space("other").remember("not shown")
     kept.mirror()
     assert kept.of(user).startswith("ana/users/bob/facts/")

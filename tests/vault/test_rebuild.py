@@ -689,7 +689,7 @@ def test_rebuild_restores_names_too_long_for_a_folder(stores: Stores, tmp_path: 
     first = stores.open("first")
     space = first.space("s" * 190, user="u" * 190)
     space.session("t" * 190).append(user("hello"))
-    memory = space.session("t" * 190).remember("only here")
+    memory = space.session("t" * 190).remember("only here", private=True)
     service.init(first, root)
     lost_cache(root)
     second = stores.open("second")

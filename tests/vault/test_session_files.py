@@ -100,7 +100,7 @@ def test_files_of_a_hidden_session_are_moved_to_deleted(kept: Kept) -> None:
 def test_deleted_or_moved_session_folder_hides_the_session(kept: Kept) -> None:
     chat = append_turns(kept, "one", "two")
     chat.write_summary("they counted", upper=2, expected_epoch=0)
-    chat.remember("only here")
+    chat.remember("only here", private=True)
     kept.ana.remember("another")
     kept.sync()
     kept.move("ana/sessions/2026-01/chat", "ana/deleted/sessions/2026-01/chat")

@@ -134,6 +134,8 @@ ERASE_EVENT_HINT = "'reverie sessions erase SESSION --event SEQUENCE'"
 @click.option("--valid-from", metavar="TIME", help="From when on it holds.")
 @click.option("--valid-to", metavar="TIME", help="Until when it holds.")
 @METADATA_OPTION
+@click.option("--session", metavar="ID", help="The session it was said in, its latest event.")
+@click.option("--private", is_flag=True, help="Let only that session recall it.")
 @KEY_OPTION
 @click.option(
     "--batch",
@@ -150,6 +152,7 @@ def remember_command(
     note: bool,
     pin: bool,
     batch: TextIO | None,
+    session: str | None,
     **given: Any,
 ) -> None:
     """Remember one thing, or many.
@@ -160,20 +163,23 @@ def remember_command(
     """
     if batch is not None:
         key = given.pop("key")
-        if content is not None or files or note or pin or category or any(given.values()):
+        if any((content is not None, files, note, pin, category, session, *given.values())):
             raise click.UsageError("only --key goes with --batch")
         _remember_batch(options, batch, key)
         return
     if files:
-        if content is not None or note or pin or any(given.values()):
+        if content is not None or note or pin or session or any(given.values()):
             raise click.UsageError("only --category goes with --file")
         _remember_files(options, files, category or "document")
         return
     if content is None:
         raise click.UsageError("give a CONTENT, - for standard input, or --file PATH")
+    if given["private"] and session is None:
+        raise click.UsageError("--private needs --session ID")
     text = read_text_argument(content)
     with options.open_space(create=True) as space:
-        memory = space.remember(
+        scope = space if session is None else space.session(session)
+        memory = scope.remember(
             text,
             kind="note" if note else "fact",
             category=category or "general",

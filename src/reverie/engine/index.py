@@ -418,6 +418,12 @@ def _put_memories(
             for row in metadata_rows(first_position, state)
         ],
     )
+    # The log names the actor of the first version; a state does not.
+    tx.many(
+        "UPDATE memories SET actor = COALESCE((SELECT l.actor FROM log l WHERE l.space = ? "
+        "AND l.position = ?), '') WHERE space = ? AND owner = ? AND born = ?",
+        [(owner.space, row.first_position, *owner, row.first_position) for row in rows],
+    )
 
 
 def metadata_rows(first_position: int, state: Memory) -> list[Row]:
@@ -655,14 +661,36 @@ def count_by_category(tx: Transaction, owner: Owner, chosen: Filter) -> dict[str
     return {category: int(number) for category, number in tx.all(query, values)}
 
 
-def oldest_unpinned(tx: Transaction, owner: Owner, kind: str, limit: int) -> list[MemoryRow]:
-    """The memories that a cap on their number forgets first; pinned ones never are."""
+def count_by_actor(tx: Transaction, owner: Owner, kind: str, actor: str | None) -> int:
+    """The number of memories of a kind that an actor remembered and that are not forgotten."""
+    row = tx.one(
+        "SELECT COUNT(*) FROM memories WHERE space = ? AND owner = ? AND kind = ? AND actor = ? "
+        "AND forgotten_at IS NULL",
+        (*owner, kind, actor or ""),
+    )
+    return 0 if row is None else int(row[0])
+
+
+def list_actors(tx: Transaction, owner: Owner, kind: str) -> list[str]:
+    """Who remembered memories of a kind that are not forgotten; '' for nobody in particular."""
+    rows = tx.all(
+        "SELECT DISTINCT actor FROM memories WHERE space = ? AND owner = ? AND kind = ? "
+        "AND forgotten_at IS NULL ORDER BY actor",
+        (*owner, kind),
+    )
+    return [row[0] for row in rows]
+
+
+def oldest_unpinned(
+    tx: Transaction, owner: Owner, kind: str, actor: str | None, limit: int
+) -> list[MemoryRow]:
+    """The memories of an actor that a cap on their number forgets first; pinned ones never are."""
     return [
         MemoryRow(*row)
         for row in tx.all(
             f"SELECT {MEMORY_COLUMNS} FROM memories WHERE space = ? AND owner = ? AND kind = ? "
-            "AND forgotten_at IS NULL AND pinned = 0 ORDER BY born LIMIT ?",
-            (*owner, kind, limit),
+            "AND actor = ? AND forgotten_at IS NULL AND pinned = 0 ORDER BY born LIMIT ?",
+            (*owner, kind, actor or "", limit),
         )
     ]
 

@@ -235,6 +235,13 @@ STEPS: tuple[tuple[str, ...], ...] = (
         "ALTER TABLE jobs ADD COLUMN overtaken BIGINT NOT NULL DEFAULT 0",
         "ALTER TABLE jobs ADD COLUMN calls BIGINT NOT NULL DEFAULT 0",
         "UPDATE jobs SET yields = 1, overtaken = 2 WHERE kind = 'learn'",
+        # actor: who remembered a memory, '' for nobody in particular. A cap on the number of
+        # memories forgets only the oldest of the actor that writes.
+        "ALTER TABLE memories ADD COLUMN actor TEXT NOT NULL DEFAULT ''",
+        """UPDATE memories SET actor = COALESCE((SELECT l.actor FROM log l
+            WHERE l.space = memories.space AND l.position = memories.born), '')""",
+        """CREATE INDEX memories_by_actor ON memories (space, owner, kind, actor, pinned, born)
+            WHERE forgotten_at IS NULL""",
     ),
 )
 
@@ -307,7 +314,7 @@ TABLES = (
         "memories",
         "space owner born",
         "memory position version kind category subject_key session pinned at expires_at "
-        "forgotten_at first_passage passages content_hash valid_from valid_to",
+        "forgotten_at first_passage passages content_hash valid_from valid_to actor",
     ),
     _table("tags", "space owner tag born"),
     _table("metadata", "space owner name value born", "in_list text"),

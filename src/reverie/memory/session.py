@@ -91,6 +91,7 @@ class RememberOptions(TypedDict, total=False):
     valid_to: Time | None
     pinned: bool
     metadata: Mapping[str, Any] | None
+    private: bool
     key: str | None
     unless_known: bool
 
@@ -121,7 +122,10 @@ class Session:
 
     @property
     def space(self) -> Space:
-        """A handle on the space that also recalls the memories of this session alone."""
+        """A handle on the space that also recalls the memories of this session alone.
+
+        What is written through it names the latest event of this session as its origin.
+        """
         author = self._author
         scoped = author._replace(scope=sessions.session_scope(author.scope, self._id))
         return type(self._space)(self._runtime, scoped, self._space.ranking, self._forked_from)
@@ -179,13 +183,17 @@ class Session:
             return events.append(w, self._id, prepared, stamp, self._forked_from)
 
     def remember(self, content: str, **options: Unpack[RememberOptions]) -> Memory:
-        """Remember something that only this session recalls."""
+        """Remember something that was said here; see ``Space.remember``.
+
+        Its origin is the latest event of this session. With ``private=True`` only this session
+        recalls it.
+        """
         return self.space.remember(content, **options)
 
     def remember_many(
         self, items: Iterable[NewMemory | str], *, key: str | None = None
     ) -> list[Memory]:
-        """Remember many things that only this session recalls; see ``Space.remember_many``."""
+        """Remember many things that were said here; see ``Space.remember_many``."""
         return self.space.remember_many(items, key=key)
 
     def hide(self, reason: str | None = None, *, key: str | None = None) -> None:

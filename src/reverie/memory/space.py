@@ -120,19 +120,20 @@ class Space:
         """Open a write transaction of this handle. For packages of Reverie itself."""
         return open_writer(self._runtime, self._author)
 
-    def build_draft(self, content: str, **given: Any) -> Draft:
+    def build_draft(self, content: str, *, private: bool, **given: Any) -> Draft:
         """Check and prepare a memory of this handle. For packages of Reverie itself."""
-        session = self._author.scope.session
+        session = self._author.scope.session if private else None
         given = {"kind": "fact", "category": "general", **given, "session": session}
         return validate.build_draft(self._runtime, content, **given)
 
     def remember_separately(self, content: str, *, key: str | None, **given: Any) -> Memory:
         """Remember a text as a memory of its own, even if another has the same text.
 
+        Through the handle of a session it is private to that session.
         For packages of Reverie itself: each file of a vault is a memory.
         """
         validate.check_key(key)
-        draft = self.build_draft(content, **given)
+        draft = self.build_draft(content, private=True, **given)
         stamp = self._stamp(key, "remember", *_request_of(draft), origin=draft.origin)
         with self.writer() as w:
             return memories.add(w, draft, stamp)
@@ -194,6 +195,7 @@ class Space:
         valid_to: Time | None = None,
         pinned: bool = False,
         metadata: Mapping[str, Any] | None = None,
+        private: bool = False,
         key: str | None = None,
         unless_known: bool = False,
     ) -> Memory:
@@ -203,9 +205,13 @@ class Space:
         is the same memory, with a new version. With ``unless_known``, SubjectExists is raised when
         a memory of this category and subject speaks of the same thing. The same ``key`` with the
         same arguments returns the first result. ``metadata`` is any JSON object of up to 16 KiB.
-        ``valid_from`` and ``valid_to`` (exclusive) say when it holds.
+        ``valid_from`` and ``valid_to`` (exclusive) say when it holds. ``private`` needs the handle
+        of a session: only that session recalls the memory. Through such a handle the ``origin`` is
+        the session's latest event, unless it is given.
         """
         validate.check_key(key)
+        if private and self._author.scope.session is None:
+            raise InvalidInput("a private memory needs a session: remember it through one")
         draft = self.build_draft(
             content,
             kind=kind,
@@ -220,10 +226,14 @@ class Space:
             valid_to=valid_to,
             pinned=pinned,
             metadata=metadata,
+            private=private,
         )
-        stamp = self._stamp(key, "remember", *_request_of(draft), origin=draft.origin)
+        named = ("private",) if private else ()
+        stamp = self._stamp(key, "remember", *_request_of(draft), *named, origin=draft.origin)
         with self.writer() as w:
-            return memories.remember(w, draft, stamp, unless_known=unless_known)
+            return memories.remember(
+                w, draft, self._with_origin(w, stamp), unless_known=unless_known
+            )
 
     def remember_many(
         self, items: Iterable[NewMemory | str], *, key: str | None = None
@@ -231,16 +241,15 @@ class Space:
         """Remember many things in one transaction, all of them or none: one memory for each item.
 
         An item is a content, or a mapping with a ``content`` and the other arguments of
-        ``remember``; there are at most 1,000.
+        ``remember``, except ``private``; there are at most 1,000.
         """
         validate.check_key(key)
-        session = self._author.scope.session
-        drafts = validate.build_drafts(self._runtime, items, session=session)
+        drafts = validate.build_drafts(self._runtime, items)
         stamp = self._stamp(key, "remember_many", *map(_request_of, drafts))
         if not drafts:
             return []
         with self.writer() as w:
-            return memories.remember_many(w, drafts, stamp)
+            return memories.remember_many(w, drafts, self._with_origin(w, stamp))
 
     def remember_file(self, path: str | Path, *, category: str = "document") -> Memory:
         """Remember a text document as a note. Unchanged content is not processed again."""
@@ -281,6 +290,7 @@ class Space:
         alter = made.alter(self._author.trust, expected_version)
         checked = _check_id(id)
         with self.writer() as w:
+            stamp = self._with_origin(w, stamp)
             return memories.change(w, checked, "revise", stamp, alter, made.text)
 
     def forget(
@@ -295,6 +305,7 @@ class Space:
         stamp = self._stamp(key, "forget", id, reason=reason)
         checked = _check_id(id)
         with self.writer() as w:
+            stamp = self._with_origin(w, stamp)
             return memories.change(
                 w, checked, "forget", stamp, memories.forget_change(expected_version)
             )
@@ -310,7 +321,7 @@ class Space:
         name = memories.normalize_source(self._runtime, source)
         stamp = self._stamp(key, "forget_source", name, reason=reason)
         with self.writer() as w:
-            return memories.forget_source(w, name, stamp)
+            return memories.forget_source(w, name, self._with_origin(w, stamp))
 
     def memories_from_source(self, source: str) -> list[Memory]:
         """List what ``forget_source`` would forget, the oldest first."""
@@ -322,7 +333,7 @@ class Space:
         stamp, checked = self._stamp(key, "restore", id), _check_id(id)
         alter = memories.restore_change(self._runtime.clock)
         with self.writer() as w:
-            return memories.change(w, checked, "restore", stamp, alter)
+            return memories.change(w, checked, "restore", self._with_origin(w, stamp), alter)
 
     def erase(self, id: str, *, with_source: bool = False, key: str | None = None) -> ErasureReport:
         """Destroy every version of a memory. This cannot be undone."""
@@ -702,6 +713,18 @@ class Space:
             return VisibleSessions()
         ranges = sessions.lineage(tx, owner, scope.session, self._forked_from)
         return VisibleSessions(tuple(range_.session for range_ in ranges), owner)
+
+    def _with_origin(self, w: Writer, stamp: WriteStamp) -> WriteStamp:
+        """Let a write through the handle of a session name that session's latest event.
+
+        The origin is no part of a repeated request: the session may have gone on since.
+        """
+        session = self._author.scope.session
+        if session is None or stamp.origin is not None:
+            return stamp
+        ranges = sessions.lineage(w.tx, w.owner, session, self._forked_from)
+        last = sessions.last_event(w.tx, w.owner, ranges)
+        return stamp if last is None else stamp._replace(origin=Origin(last.session, last.sequence))
 
     def _stamp(
         self,

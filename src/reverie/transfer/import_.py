@@ -79,7 +79,8 @@ def import_records(
         # of the same memory would then no longer follow.
         with open_writer(runtime, author) as w:
             for kind in KINDS:
-                w.evict(kind)
+                for actor in index.list_actors(w.tx, w.owner, kind):
+                    w.by(author._replace(actor=actor)).evict(kind)
     return ImportReport(added, unchanged, tuple(skipped))
 
 

@@ -82,7 +82,7 @@ def remember_many(w: Writer, drafts: Sequence[Draft], stamp: WriteStamp) -> list
     states, waiting = list[Memory](), list[PendingMemory]()
     taken, texts = set[str](), set[str]()
     for draft in drafts:
-        own = stamp._replace(key=next(keys, None), origin=draft.origin)
+        own = stamp._replace(key=next(keys, None), origin=draft.origin or stamp.origin)
         if draft.text.content in texts:
             # It may be the same memory as one that is to be added.
             states += w.add_memories(waiting)

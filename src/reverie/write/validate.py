@@ -294,9 +294,7 @@ def build_draft(runtime: Runtime, content: str, **given: Any) -> Draft:
     return Draft(text=prepare_text(runtime, checked, _labels_of(fields)), **fields)
 
 
-def build_drafts(
-    runtime: Runtime, items: Iterable[NewMemory | str], *, session: str | None
-) -> list[Draft]:
+def build_drafts(runtime: Runtime, items: Iterable[NewMemory | str]) -> list[Draft]:
     """Build the drafts of many memories with one call to the embedder."""
     if isinstance(items, str | Mapping):
         raise InvalidInput("items must be a list of memories: wrap it in a list")
@@ -306,11 +304,12 @@ def build_drafts(
             raise InvalidInput(
                 f"at most {MAX_ITEMS} memories can be remembered at once: split them"
             )
-        content, checked = _check_item(runtime, item, number, session)
+        content, checked = _check_item(runtime, item, number)
         contents.append(content)
         fields.append(checked)
     texts = prepare_texts(
-        runtime, [(content, _labels_of(each)) for content, each in zip(contents, fields, strict=True)]
+        runtime,
+        [(content, _labels_of(each)) for content, each in zip(contents, fields, strict=True)],
     )
     return [Draft(text=text, **each) for text, each in zip(texts, fields, strict=True)]
 
@@ -319,9 +318,7 @@ def _labels_of(fields: Mapping[str, Any]) -> Labels:
     return Labels(fields["subject"], fields["category"], fields["tags"])
 
 
-def _check_item(
-    runtime: Runtime, item: NewMemory | str, number: int, session: str | None
-) -> tuple[str, dict[str, Any]]:
+def _check_item(runtime: Runtime, item: NewMemory | str, number: int) -> tuple[str, dict[str, Any]]:
     given: dict[str, Any] = {"content": item} if isinstance(item, str) else {}
     if isinstance(item, Mapping):
         given = dict(item)
@@ -332,7 +329,7 @@ def _check_item(
         raise InvalidInput(f"item {number}: unknown field {min(map(repr, unknown))[:60]}")
     defaults = {"kind": "fact", "category": "general"}
     try:
-        return check_draft(runtime, **(defaults | given), session=session)
+        return check_draft(runtime, **(defaults | given))
     except InvalidInput as error:
         raise InvalidInput(f"item {number}: {error}") from error
 

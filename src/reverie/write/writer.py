@@ -306,21 +306,26 @@ class Writer:
         return new
 
     def evict(self, kind: str, sparing: int | None = None) -> None:
-        """Forget the oldest memories beyond the cap of their kind, and say so as the reason.
+        """Forget the actor's oldest memories beyond the cap of their kind, with that as the reason.
 
-        Pinned memories stay, and so does the one with the first position ``sparing``.
+        What other actors remembered stays, and so do pinned memories and the one with the first
+        position ``sparing``.
         """
         settings = self.runtime.settings
         cap = settings.max_facts if kind == "fact" else settings.max_notes
         if not cap:
             return
         statistics = index.statistics(self.tx, self.owner)
-        excess = (statistics.facts if kind == "fact" else statistics.notes) - cap
+        if (statistics.facts if kind == "fact" else statistics.notes) <= cap:
+            return
+        actor = self.author.actor
+        excess = index.count_by_actor(self.tx, self.owner, kind, actor) - cap
         if excess <= 0:
             return
         system = self.by(system_author(self.author.scope))
         stamp = WriteStamp(reason=f"the cap of {cap} {kind}s was reached")
-        for place in index.oldest_unpinned(self.tx, self.owner, kind, min(excess, MAX_EVICTED)):
+        many = min(excess, MAX_EVICTED)
+        for place in index.oldest_unpinned(self.tx, self.owner, kind, actor, many):
             if place.first_position != sparing:
                 system.change_memory(
                     place, "forget", stamp, lambda old, at: replace(old, forgotten_at=at)

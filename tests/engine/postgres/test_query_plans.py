@@ -125,7 +125,7 @@ def write_some(handle: Space) -> None:
         session.append(user(f"{WORDS[number]} {WORDS[number + 1]}?"))
         session.append(reply(f"{WORDS[number + 2]}"))
     session.scratchpad.write(["one thing"])
-    session.remember("kept by the session")
+    session.remember("kept by the session", private=True)
     propose(handle, "a proposal", Origin("c", 1))
     handle.recall(WORDS[0])
     handle.remember("noted")

@@ -80,7 +80,7 @@ def write_some(handle: Space, who: Who, folder: Path) -> None:
     session = handle.session("s")
     session.append_many([user(f"zebra said {word}"), reply(f"yes {word}")])
     session.scratchpad.write([word])
-    session.remember(f"zebra private {word}")
+    session.remember(f"zebra private {word}", private=True)
     propose(handle, f"proposed {word}")
     assert handle.recall(f"zebra {word}")
 

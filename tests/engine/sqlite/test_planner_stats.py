@@ -183,8 +183,12 @@ CALLS: dict[str, tuple[Call, list[str]]] = {
         ["memories_changed: space owner position", "log_memory: space memory"],
     ),
     "oldest": (
-        lambda tx: index.oldest_unpinned(tx, OWNER, "fact", 9),
-        ["memories_oldest: space owner kind"],
+        lambda tx: index.oldest_unpinned(tx, OWNER, "fact", None, 9),
+        ["memories_by_actor: space owner kind actor pinned"],
+    ),
+    "count by actor": (
+        lambda tx: index.count_by_actor(tx, OWNER, "fact", "agent"),
+        ["memories_by_actor: space owner kind actor"],
     ),
     "places": (lambda tx: index.list_memories(tx, OWNER, Filter(), 9), ["key: space owner"]),
     "places, of a subject": (

@@ -11,6 +11,7 @@ import pytest
 from mcp.client.client import Client
 from mcp_types import ResourceTemplateReference, TextContent, TextResourceContents
 
+from reverie import Origin
 from reverie.memory.space import Space
 from reverie.server.mcp import (
     format,
@@ -223,7 +224,7 @@ def test_mcp_recall_with_a_session_includes_its_private_memories(running: Runnin
 
     async def client_call(client: Client) -> tuple[str, Any, str]:
         known = text_of(await client.call_tool("context", {"tokens": 1000}))
-        kept = await client.call_tool("remember", {"content": "The oars are red"})
+        kept = await client.call_tool("remember", {"content": "The oars are red", "private": True})
         found = text_of(await client.call_tool("recall", {"query": "what colour are the oars?"}))
         return known, kept.structured_content["id"], found
 
@@ -237,11 +238,33 @@ def test_mcp_recall_with_a_session_includes_its_private_memories(running: Runnin
 
 def test_mcp_stdio_accepts_a_session(tmp_path: Path) -> None:
     async def client_call(client: Client) -> Any:
-        kept = await client.call_tool("remember", {"content": "The oars are red"})
+        kept = await client.call_tool("remember", {"content": "The oars are red", "private": True})
         return await client.read_resource(f"reverie://memory/{kept.structured_content['id']}")
 
     read = over_stdio(tmp_path / "own.db", client_call, "--session", "chat")
     assert json.loads(read.contents[0].text)["session"] == "chat"
+
+
+def test_mcp_writes_name_the_latest_event_of_their_session(running: Running) -> None:
+    space = running.store.space("default")
+    space.session("chat").append_many(
+        [{"role": "user", "content": "The boat is blue"}, {"role": "assistant", "content": "Nice."}]
+    )
+
+    async def client_call(client: Client) -> Any:
+        kept = await client.call_tool("remember", {"content": "The oars are red"})
+        id = kept.structured_content["id"]
+        await client.call_tool("revise", {"id": id, "content": "The oars are green"})
+        await client.call_tool("forget", {"id": id})
+        refused = await client.call_tool("remember", {"content": "x y", "private": True})
+        return id, refused
+
+    id, _ = over_http(running, client_call, headers={"X-Reverie-Session": "chat"})
+    versions = space.history(id)
+    assert [version.origin for version in versions] == [Origin("chat", 2)] * 3
+    assert space.get(id).session is None
+    _, refused = over_http(running, client_call)
+    assert refused.is_error and "needs a session" in text_of(refused)
 
 
 # -- answers --------------------------------------------------------------------------------------

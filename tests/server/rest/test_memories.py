@@ -202,6 +202,26 @@ def test_request_can_only_lower_its_trust(running: Running) -> None:
         assert remember(client, content="no person", trust="person")["trust"] == "agent"
 
 
+def test_writes_name_the_latest_event_of_the_session_that_the_request_names(
+    running: Running,
+) -> None:
+    running.store.space("default").session("chat").append({"role": "user", "content": "Ahoy"})
+    with running.client(headers={"X-Reverie-Session": "chat"}) as client:
+        memory = remember(client, **ALEC)
+        assert memory["session"] is None
+        where = f"/api/memory/{memory['id']}"
+        client.put(where, json={"content": "Seabrook is my boss"})
+        client.delete(where)
+        client.post(f"{where}/restore")
+        versions = client.get(where).json()["versions"]
+        assert [each["source_conversation_id"] for each in versions] == ["chat"] * 4
+        assert [each["origin"] for each in versions] == [{"session": "chat", "sequence": 1}] * 4
+        assert remember(client, content="only here", private=True)["session"] == "chat"
+    with running.client() as client:
+        refused = client.post("/api/memory/", json={"content": "only here", "private": True})
+        assert "needs a session" in problem(refused, 422)["detail"]
+
+
 def test_memory_list_is_paged(client: httpx2.Client) -> None:
     made = [remember(client, content=f"thing {number}")["id"] for number in range(7)]
     found, after = [], None

@@ -22,6 +22,8 @@ _ROWS_PER_VALUE = {
     "state": 200,
     "owner": 100,
     "kind": 10,
+    "actor": 10,
+    "pinned": 10,
     "category": 10,
     "generation": 10,
     "term": 10,

@@ -80,6 +80,7 @@ class RememberArguments(_Arguments, total=False):
     valid_to: Annotated[str, Field(description="holds until this time", max_length=64)]
     pinned: Annotated[bool, Field(description="always in the profile")]
     metadata: Metadata
+    private: Annotated[bool, Field(description="only this conversation recalls it")]
     key: Key
 
 

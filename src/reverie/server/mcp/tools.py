@@ -40,9 +40,11 @@ class ToolScope(NamedTuple):
         may_write: bool = True,
         user_bound: bool = False,
     ) -> ToolScope:
-        """Open the session too, if one is named."""
-        handle = None if session is None else space.session(session)
-        return cls(space, handle, may_write, user_bound)
+        """Open the session too, if one is named; then what is written names its latest event."""
+        if session is None:
+            return cls(space, None, may_write, user_bound)
+        handle = space.session(session)
+        return cls(handle.space, handle, may_write, user_bound)
 
     @property
     def update_tool(self) -> str | None:

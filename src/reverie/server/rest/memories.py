@@ -132,7 +132,7 @@ async def revise(
     for name in ("category", "tags", "pinned"):
         if name in given and given[name] is None:
             raise HttpProblem(422, "InvalidInput", f"{name} must not be null: leave it out instead")
-    memory = await access.space().revise(
+    memory = await _in_session(access).revise(
         id, content, **given, expected_version=_parse_if_match(if_match), reason=reason, key=key
     )
     return _memory_response(memory)
@@ -147,7 +147,7 @@ async def forget(
     key: IdempotencyKey = None,
 ) -> Response:
     """Take a memory out of every recall; its history stays."""
-    await access.space().forget(
+    await _in_session(access).forget(
         id, expected_version=_parse_if_match(if_match), reason=reason, key=key
     )
     return Response(status_code=204)
@@ -156,7 +156,7 @@ async def forget(
 @router.post("/memory/{id:name}/restore", tags=["Memories"], response_model=schemas.Memory)
 async def restore(access: WriteAccess, id: str, key: IdempotencyKey = None) -> Response:
     """Bring a forgotten memory back."""
-    return _memory_response(await access.space().restore(id, key=key))
+    return _memory_response(await _in_session(access).restore(id, key=key))
 
 
 @router.post("/memory/{id:name}/erase", tags=["Memories"], response_model=schemas.Erased)
@@ -226,10 +226,13 @@ async def _user_space_info(space: AsyncSpace) -> SpaceInfo:
     return SpaceInfo(space.name, users, facts, notes, position)
 
 
-def _in_session(access: RequestAccess, space: AsyncSpace | None = None) -> Any:
-    """Return the session that the request names, else the space."""
+def _in_session(access: RequestAccess, space: AsyncSpace | None = None) -> AsyncSpace:
+    """Return the space, through the session that the request names, if it names one.
+
+    What is written through it then names the latest event of that session as its origin.
+    """
     space = space or access.space()
-    return space if access.session is None else space.session(access.session)
+    return space if access.session is None else space.session(access.session).space
 
 
 def _memory_response(

@@ -212,6 +212,7 @@ class NewItem(_RequestModel):
 
 class NewMemory(NewItem):
     trust: model.Trust | None = Field(None, description="Can only lower the trust of the token.")
+    private: bool = Field(False, description="Only the session that the request names recalls it.")
     force: bool = Field(
         False, description="Keep both when a memory of this subject says something alike."
     )
