@@ -78,14 +78,18 @@ class Collector:
             for path in paths:
                 permissions.make_private(path)
 
-    def _survey(self) -> disk.FolderScan:
-        """Find the paths that may differ from the cache."""
-        survey = disk.scan_folder(self._vault.root, self._vault.root)
+    def _survey(self, *, inodes_only: bool = False) -> disk.FolderScan:
+        """Find the paths that may differ from the cache.
+
+        ``inodes_only``: only files that were added, removed or replaced, without looking at each.
+        """
+        root, known = self._vault.root, self._vault.files.stamps()
+        survey = disk.scan_folder(root, root, inodes_only=inodes_only)
         self._unusable.update(survey.closed)
-        known = self._vault.files.stamps()
+        start = 2 if inodes_only else 0
         for path, stamp in survey.files.items():
             # First what is quick, since most files are unchanged.
-            if known.get(path) != stamp and self._is_shown(path):
+            if known.get(path, ())[start:] != stamp[start:] and self._is_shown(path):
                 self._paths.add(path)
         gone = {path for path in known.keys() - survey.files.keys() if not survey.hides(path)}
         self._paths |= gone
@@ -159,7 +163,7 @@ class Collector:
         # The disk is read outside of a transaction, which would keep erased rows from going.
         work.compare(self._paths)
         if not work.lost_paths() <= self._searched:
-            self._survey()
+            self._survey(inodes_only=True)
             work.compare(self._paths)
             self._searched |= work.lost_paths()
         work.disk.unusable.update(self._unusable)
@@ -500,7 +504,11 @@ class _Work:
             found.deletions = files.forgotten_since(self._runtime.clock.now() - WINDOW_MS)
             found.away = frozenset(self._away())
         if len(gone) + sum(found.deletions.values()) >= MIN_FOR_SHARE:
-            found.totals = _totals(files.below(""))
+            folder = self._vault.folders.owner
+            found.totals = {
+                scope: files.count_outside(scope, f"{folder(scope)}/{layout.DELETED}")
+                for scope in files.scopes()
+            }
         return found
 
     def _away(self) -> Iterator[Scope]:
@@ -532,12 +540,3 @@ def _why_unusable(raw: bytes, document: Document) -> str:
     if not raw.strip():
         return "it is empty: nothing was changed"
     return "; ".join(document.problems) if document.broken else ""
-
-
-def _totals(files: Iterable[VaultFile]) -> dict[Scope, int]:
-    """Return how many memories and sessions that are not forgotten have files."""
-    found: dict[Scope, set[tuple[str, str]]] = {}
-    for file in files:
-        if file.what in {"memory", "turns"} and not layout.is_deleted(file.path):
-            found.setdefault(file.scope, set()).add((file.what, file.name))
-    return {scope: len(items) for scope, items in found.items()}

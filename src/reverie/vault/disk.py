@@ -286,8 +286,12 @@ class FolderScan:
         return any("/".join(parts[:many]) in self.closed for many in range(1, len(parts) + 1))
 
 
-def scan_folder(root: Path, below: Path) -> FolderScan:
-    """Scan a folder and everything below it, without following links."""
+def scan_folder(root: Path, below: Path, *, inodes_only: bool = False) -> FolderScan:
+    """Scan a folder and everything below it, without following links.
+
+    ``inodes_only``: look at no file, so that the stamps have nothing but the inode, which comes
+    with the list of a folder.
+    """
     found, waiting = FolderScan(), [below]
     start = len(str(root)) + 1
     while waiting:
@@ -300,11 +304,14 @@ def scan_folder(root: Path, below: Path) -> FolderScan:
             found.closed[str(folder)[start:]] = f"cannot be read: {error.strerror}"
             continue
         for entry in entries:
-            _scan_entry(found, entry, entry.path[start:].replace(os.sep, "/"), waiting)
+            path = entry.path[start:].replace(os.sep, "/")
+            _scan_entry(found, entry, path, waiting, inodes_only)
     return found
 
 
-def _scan_entry(found: FolderScan, entry: os.DirEntry[str], path: str, waiting: list[Path]) -> None:
+def _scan_entry(
+    found: FolderScan, entry: os.DirEntry[str], path: str, waiting: list[Path], inodes_only: bool
+) -> None:
     if entry.name.startswith("."):
         if _OUR_DRAFT.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
             found.drafts.append(Path(entry.path))
@@ -313,6 +320,9 @@ def _scan_entry(found: FolderScan, entry: os.DirEntry[str], path: str, waiting: 
         path.encode()
         if entry.is_symlink():
             found.closed[path] = LINK
+            return
+        if inodes_only and not entry.is_dir(follow_symlinks=False):
+            found.files[path] = FileStamp(0, 0, entry.inode())
             return
         about = entry.stat(follow_symlinks=False)
         if is_shared(about.st_mode):

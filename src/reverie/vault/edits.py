@@ -105,5 +105,4 @@ def _plain_subject(state: Memory) -> str | None:
 
 def same_state(one: Memory, other: Memory) -> bool:
     """Whether two versions have the same content and labels."""
-    fields = ("content", "category", "subject", "tags", "pinned", "metadata")
-    return all(getattr(one, name) == getattr(other, name) for name in fields)
+    return one.content == other.content and memory_labels(one) == memory_labels(other)

@@ -137,18 +137,14 @@ class Executor:
             **edits.add_inline_tags(edits.parse_labels(document), document.content),
         )
         if action.unknown_id is not None:
-            self._report.add_problem(
-                file.path, f"memory {action.unknown_id} is not known here: "
-                f"remembered as {memory.id}"
-            )  # fmt: skip
+            why = f"memory {action.unknown_id} is not known here: remembered as {memory.id}"
+            self._report.add_problem(file.path, why)
         if place.deleted:
             handle.forget(memory.id, reason=act.MOVED)
         self._report.remembered.append(file.path)
         # A killed run may have led to another file for the memory.
         others = self._vault.files.of(place.scope, "memory", memory.id)
-        self._put(
-            VaultFile(file.path, "memory", place.scope, memory.id, 0, file.digest, file.stamp)
-        )
+        self._put(file.as_known(memory.id))
         for other in others:
             if other.path != file.path and self._vault.unchanged_since_write(other):
                 self._vault.remove(other)

@@ -26,6 +26,8 @@ CREATE TABLE IF NOT EXISTS files (
     size INTEGER NOT NULL, mtime INTEGER NOT NULL, inode INTEGER NOT NULL,
     held INTEGER NOT NULL) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS files_name ON files (space, user, what, name);
+CREATE INDEX IF NOT EXISTS files_unwritten ON files (what) WHERE version = 0;
+CREATE INDEX IF NOT EXISTS files_held ON files (path) WHERE held;
 CREATE TABLE IF NOT EXISTS cursors (
     space TEXT NOT NULL, user TEXT NOT NULL, position INTEGER NOT NULL, uuid TEXT NOT NULL,
     PRIMARY KEY (space, user)) WITHOUT ROWID;
@@ -196,6 +198,15 @@ class FileCache:
         """Return the number of files of an owner."""
         values = (scope.space, scope.user or "")
         rows = self._run("SELECT count(*) FROM files WHERE space = ? AND user = ?", values)
+        return int(rows[0][0])
+
+    def count_outside(self, scope: Scope, folder: str) -> int:
+        """Return how many memories and sessions of an owner have files that are not in a folder."""
+        rows = self._run(
+            "SELECT count(DISTINCT what || name) FROM files WHERE space = ? AND user = ? "
+            "AND what IN ('memory', 'turns') AND substr(path, 1, ?) <> ?",
+            (scope.space, scope.user or "", len(folder) + 1, f"{folder}/"),
+        )
         return int(rows[0][0])
 
     def below(self, folder: str) -> list[VaultFile]:

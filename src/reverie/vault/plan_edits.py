@@ -38,13 +38,9 @@ def plan_edits(now: Snapshot) -> list[Action]:
     for path, why in now.disk.unusable.items():
         work.actions.append(Report(path, "problems", why))
     changed = [now.disk.changed[path] for path in sorted(now.disk.changed)]
-    for file in changed:
-        if not work.is_bare(file):
-            work.take(file)
-    # Whether the memory's own file was moved elsewhere is known by now.
-    for file in changed:
-        if work.is_bare(file):
-            work.take(file)
+    # Files without front matter last: by then it is known whether their memories' files were moved.
+    for file in sorted(changed, key=work.is_bare):
+        work.take(file)
     return work.actions
 
 
@@ -250,7 +246,7 @@ class _Edits:
         # Forgetting and restoring it have lines of their own.
         moved = any(layout.is_deleted(each.path) == file.place.deleted for each in others)
         line = f"{render.first_line(memory.content)} (move {id})" if moved else ""
-        self._adopt(file, id, 0, line)
+        self._add(Adopt(file.path, file.as_known(id), line))
         for other in others:
             self._add(Drop(file.path, other))
             self._add(Report(file.path, "moved", f"{other.path} → {file.path}"))
@@ -262,12 +258,7 @@ class _Edits:
         known = self._cache.get(file.path)
         told = file.document.text("conflict_of") or conflict_name(file.place.session or "")
         name = told if known is None else known.name
-        self._adopt(file, name, 0)
-
-    def _adopt(self, file: DiskFile, name: str, version: int, line: str = "") -> None:
-        what, scope = file.place.what, file.place.scope
-        found = VaultFile(file.path, what, scope, name, version, file.digest, file.stamp)
-        self._add(Adopt(file.path, found, line))
+        self._add(Adopt(file.path, file.as_known(name)))
 
     # -- turns, summaries and indexes ---------------------------------------------------------
 
@@ -295,7 +286,7 @@ class _Edits:
         place = file.place
         if place.what == "index":
             if file.path == self._now.folders.index(place.scope):
-                self._adopt(file, "", 0)
+                self._add(Adopt(file.path, file.as_known("")))
             else:
                 self._problem(file, "a copy of an index: nothing was changed")
             return True
@@ -308,7 +299,8 @@ class _Edits:
         # The missing file that this one was before it was moved into or out of ``deleted/``.
         was = self._disk.gone.get(layout.relocate(file.path, deleted=not place.deleted))
         switched = was is not None and place.what == "turns"
-        self._adopt(file, session, file.last, self._switch(file, session) if switched else "")
+        line = self._switch(file, session) if switched else ""
+        self._add(Adopt(file.path, file.as_known(session, file.last), line))
         if was is not None:
             self._add(Drop(file.path, was))
         return True

@@ -123,6 +123,11 @@ class DiskFile(NamedTuple):
     """The last sequence of a sealed file of turns, or the epoch of a summary; None when the store
     does not have what it says."""
 
+    def as_known(self, name: str, version: int = 0) -> VaultFile:
+        """Return what the cache is to say of it, as the file of a memory or session."""
+        what, scope = self.place.what, self.place.scope
+        return VaultFile(self.path, what, scope, name, version, self.digest, self.stamp)
+
 
 @dataclass
 class DiskState:

@@ -65,7 +65,7 @@ class Sync:
         self._begin()
         self._position.rewind()
         if self._vault.files.fact(SCANNED) is None:
-            return self.everything()
+            self._collector.look_everywhere()
         self._collector.look_at(paths)
         self._run()
         return self.report
