@@ -282,7 +282,7 @@ def note(runtime: Any, claim: jobs.Claim) -> None:
     with runtime.engine.write() as tx:
         tx.enter(claim.owner)
         claim.finish(tx)
-        # Before the commit: after it, the next job of the lane may be noted by another worker first.
+        # Before the commit: after it another worker may note the next job of the lane first.
         RAN.append((claim.job, claim.payload["lane"], claim.attempts))
 
 
