@@ -68,20 +68,24 @@ def test_context_keeps_a_summary_that_fits_whole(space: Space) -> None:
     assert session.context("x").summary == f"{SUMMARY_HEADING}{text}\n"
 
 
-def test_context_shows_the_same_summary_until_another_is_written(space: Space) -> None:
-    """Whatever is said and recalled meanwhile, so that a provider's cache of it stays valid."""
+def test_context_shortens_the_summary_in_few_steps_as_the_history_grows(space: Space) -> None:
+    """Whatever is recalled meanwhile, so that a provider's cache of it stays valid for long."""
     for number in range(80):
         space.remember(f"fact {number} about the station and the museum")
     session = space.session("s")
     session.append_many([user("a"), reply("b"), user("c")])
     lines = "\n".join(f"- [{n}] user: {SENTENCES['english'] * 2}" for n in range(20))
     session.write_summary(lines, upper=2, expected_epoch=0)
-    shown = set()
-    for number in range(20):
+    shown: list[str] = []
+    for number in range(40):
         session.append_many([reply("well " * number), user(f"and the museum {number}?")])
-        shown.add(session.context().summary)
-    (summary,) = shown
-    assert "..." in summary and "- [19] " in summary
+        summary = session.context().summary
+        if summary not in shown:
+            shown.append(summary)
+        assert summary == shown[-1], "it never grows again"
+    assert shown[0] == f"{SUMMARY_HEADING}{lines}\n" and "..." in shown[-1]
+    assert all("- [0] " in each and "- [19] " in each for each in shown)
+    assert 1 < len(shown) < 5
 
 
 TEXTS = st.one_of(

@@ -827,11 +827,24 @@ def profile_memories(
         sql = f"{select} {_UNPINNED_FACT} AND {others} {end}"
     else:
         # The newest of each category is found by the index, however many memories there are.
-        each = f"{select} {_UNPINNED_FACT} AND category = ? {end}"
-        parts = [f"SELECT * FROM ({each}) AS c{at}" for at in range(len(group.categories))]
-        sql = " UNION ALL ".join(parts) + f" ORDER BY born DESC LIMIT {int(limit)}"
+        sql = f"{select} {_UNPINNED_FACT} AND category = ? {end}"
         values = [value for name in group.categories for value in (*owner, name, before, now)]
+        if len(group.categories) > 1:
+            parts = [f"SELECT * FROM ({sql}) AS c{at}" for at in range(len(group.categories))]
+            sql = " UNION ALL ".join(parts) + f" ORDER BY born DESC LIMIT {int(limit)}"
     return [MemoryRow(*row) for row in tx.all(sql, values)]
+
+
+def fact_categories(tx: Transaction, owner: Owner, names: Sequence[str]) -> set[str]:
+    """Those of these categories that an unpinned fact has which is not forgotten."""
+    listed = ", ".join(["(?)"] * len(names))
+    rows = tx.all(
+        f"WITH asked (name) AS (VALUES {listed}) SELECT name FROM asked WHERE EXISTS (SELECT 1 "
+        "FROM memories WHERE space = ? AND owner = ? AND category = asked.name "
+        f"AND {_UNPINNED_FACT} AND forgotten_at IS NULL)",
+        (*names, *owner),
+    )
+    return {name for (name,) in rows}
 
 
 def profile_memories_by_id(

@@ -5,13 +5,14 @@ beginning of the prompt; memories that were forgotten, erased or have expired si
 the same. Recalled text is data: each hit is on one line and cannot look like structure.
 
 The tokens of a context are divided so that the parts which come first in the prompt rarely change:
-the profile has one of three shares, by how much room the history needs, and the room of the summary
-depends on the profile alone. History and recalled text get what is left.
+the profile has one of three shares, by how much room the history needs, and the summary gets what
+profile and history leave, in steps. History and recalled text get the rest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import ceil
 from typing import Any, NamedTuple
 
 from reverie.dates import to_iso
@@ -68,9 +69,9 @@ CLIP_LENGTHS = (16_000, 8_000, 4_000, 2_000, 1_000, 500, 200, 100, 50, 20, 8)
 # is summarised or takes more than SHORT_HISTORY of the context.
 PROFILE_SHARE_ALONE, PROFILE_SHARE_SHORT, PROFILE_SHARE_LONG = 0.75, 0.50, 0.25
 SHORT_HISTORY = 0.30
-# What is reserved for recalled text, and how much of the rest the history may count on before the
-# summary gets more than its own share.
-RECALL_SHARE, HISTORY_SHARE, SUMMARY_SHARE = 0.20, 0.45, 0.125
+# What is reserved for recalled text; how much of a context the history may take from the summary,
+# in steps of HISTORY_STEP; and what the summary gets in any case.
+RECALL_SHARE, HISTORY_SHARE, HISTORY_STEP, SUMMARY_SHARE = 0.20, 0.45, 0.10, 0.125
 MIN_SUMMARY_TOKENS = 64
 # What is reserved for the newest exchange besides the latest message of the user.
 MIN_EXCHANGE_TOKENS = 120
@@ -169,9 +170,10 @@ def read_inputs(
         used += sized.tokens
         is_long = used > tokens * SHORT_HISTORY
     chosen = choose(PROFILE_SHARE_LONG if is_long else PROFILE_SHARE_SHORT)
-    taken = count(profile.render(chosen, update_tool))
-    taken += count(render_summary(summary.text, _summary_room(tokens, taken), count))
-    room = tokens - int(tokens * RECALL_SHARE) - taken - used
+    taken = count(profile.render(chosen, update_tool)) + used
+    if summary.text:
+        taken += min(count(summary.text), _min_summary_room(tokens))
+    room = tokens - int(tokens * RECALL_SHARE) - taken
     while not _is_enough(history, room) and (sized := next(messages, None)) is not None:
         history.append(sized)
         room -= sized.tokens
@@ -206,10 +208,19 @@ def _is_enough(history: Sequence[SizedMessage], room: int) -> bool:
     return starts > 1 or (starts == 1 and len(history) >= MAX_EXCHANGE_MESSAGES)
 
 
-def _summary_room(tokens: int, profile_tokens: int) -> int:
-    """Return how many tokens the summary may take beside a profile of this size."""
-    left = tokens - profile_tokens - int(tokens * RECALL_SHARE) - int(tokens * HISTORY_SHARE)
-    return max(left, int(tokens * SUMMARY_SHARE), MIN_SUMMARY_TOKENS)
+def _min_summary_room(tokens: int) -> int:
+    return max(int(tokens * SUMMARY_SHARE), MIN_SUMMARY_TOKENS)
+
+
+def _summary_room(tokens: int, profile_tokens: int, history_tokens: int) -> int:
+    """Return how many tokens the summary may take beside a profile and a history of these sizes.
+
+    While the history grows, until there is another summary, the room shrinks a few times only.
+    """
+    step = tokens * HISTORY_STEP
+    for_history = min(ceil(history_tokens / step) * step, tokens * HISTORY_SHARE)
+    left = tokens - profile_tokens - int(tokens * RECALL_SHARE) - int(for_history)
+    return max(left, _min_summary_room(tokens))
 
 
 def assemble(
@@ -230,7 +241,9 @@ def assemble(
     rendered_profile = profile.render(known.profile, update_tool)
     exchange = min(_exchange_tokens(known), MIN_EXCHANGE_TOKENS)
     left = tokens - needed
-    room = min(_summary_room(tokens, count(rendered_profile)), max(left - exchange, left // 2))
+    history_tokens = sum(each.tokens for each in known.history)
+    room = _summary_room(tokens, count(rendered_profile), history_tokens)
+    room = min(room, max(left - exchange, left // 2))
     summary = render_summary(known.summary.text, room - SEPARATOR_TOKENS, count)
     left -= count(summary) + SEPARATOR_TOKENS if summary else 0
     parts: dict[str, str] = {}

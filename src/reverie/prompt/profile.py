@@ -40,9 +40,10 @@ LEFT_OUT = "\nMore is remembered than there is room for here.\n"
 PEOPLE = ("person", "people", "family", "friend", "friends", "relationship", "contact")
 HEALTH = ("health", "medical", "medication", "allergy", "diet")
 PREFERENCES = ("preference", "preferences", "likes", "dislikes")
-FIRST_GROUPS = tuple(ProfileGroup(categories=names) for names in (PEOPLE, HEALTH, PREFERENCES))
+FIRST_GROUPS = (PEOPLE, HEALTH, PREFERENCES)
+FIRST_CATEGORIES = PEOPLE + HEALTH + PREFERENCES
 PINNED = ProfileGroup(pinned=True)
-OTHER_FACTS = ProfileGroup(categories=PEOPLE + HEALTH + PREFERENCES, other=True)
+OTHER_FACTS = ProfileGroup(categories=FIRST_CATEGORIES, other=True)
 
 TokenCounter = Callable[[str], int]
 PlacedMemory = tuple[int, Memory]
@@ -129,8 +130,15 @@ def eligible_memories(
             key=_newest_key,
         )
 
+    def of_categories(names: Sequence[str]) -> Iterator[PlacedMemory]:
+        known = ProfileGroup(categories=tuple(name for name in names if name in existing))
+        return of_group(known) if known.categories else iter(())
+
     yield from of_group(PINNED)
-    for turn in zip_longest(*map(of_group, FIRST_GROUPS)):
+    existing = {memory.category for _, memory in changed}
+    for owner in owners:
+        existing |= index.fact_categories(tx, owner, FIRST_CATEGORIES)
+    for turn in zip_longest(*map(of_categories, FIRST_GROUPS)):
         yield from filter(None, turn)
     shown = set[str]()
     often_shown = _often_recalled(tx, owners, now, position, changed, often)

@@ -152,6 +152,14 @@ CALLS: dict[str, tuple[Call, list[str]]] = {
         lambda tx: profile_memories(tx, OWNER, ProfileGroup(pinned=True), 9, 0, 9),
         ["memories_pinned: space owner born"],
     ),
+    "for_profile, of one category": (
+        lambda tx: profile_memories(tx, OWNER, ProfileGroup(categories=("a",)), 9, 0, 9),
+        ["memories_category: space owner category born"],
+    ),
+    "fact_categories": (
+        lambda tx: engine_index.fact_categories(tx, OWNER, ["a", "b"]),
+        ["SCAN asked", "memories_category: space owner category"],
+    ),
     "for_profile, of two categories": (
         lambda tx: profile_memories(tx, OWNER, ProfileGroup(categories=("a", "b")), 9, 0, 9),
         # The scans are of the few rows that were found for each category.
