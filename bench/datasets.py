@@ -31,6 +31,7 @@ TURN_CUTS, SESSION_CUTS, GAIN_CUT = (5, 10, 20), (5, 10), 10
 METRICS = (
     *(f"R@{cut}" for cut in TURN_CUTS),
     f"NDCG@{GAIN_CUT}",
+    "hit@1",
     *(f"any@{cut}" for cut in SESSION_CUTS),
     *(f"all@{cut}" for cut in SESSION_CUTS),
 )
@@ -344,9 +345,11 @@ def _discounted(place: int) -> float:
 
 
 def session_figures(gold: Sequence[Turn], sessions: Sequence[str]) -> Figures:
-    """Whether any, and whether all, of the gold turns' sessions are among the first so many."""
+    """Whether the first session is one of the gold turns' (``hit@1``), and whether any, and all, of
+    these are among the first so many.
+    """
     wanted = {turn.session for turn in gold}
-    figures: Figures = {}
+    figures: Figures = {"hit@1": float(bool(wanted & set(sessions[:1])))}
     for cut in SESSION_CUTS:
         found = wanted & set(sessions[:cut])
         figures[f"any@{cut}"] = float(bool(found))

@@ -3,8 +3,9 @@
     python bench/retrieval.py [--mode all] [--baselines] [--loo] [--facts] [--json FILE]
 
 Each turn is an event of a session; a question is recalled and its gold turns looked for among the
-hits. ``R@k`` is the share of the gold turns among the first k hits; ``any@k`` and ``all@k`` say
-whether any, and whether all, of their sessions are among the first k sessions. Figures are means
+hits. ``R@k`` is the share of the gold turns among the first k hits; ``hit@1`` says whether the
+first session is one of theirs, ``any@k`` and ``all@k`` whether any, and all, of their sessions are
+among the first k. Figures are means
 over questions, in brackets where they lie in 95 of 100 resamplings: of conversations for LoCoMo,
 of questions for LongMemEval. The data is not part of the project; ``--data`` says where it is.
 """
@@ -146,7 +147,13 @@ class Recall:
 
     def _found(self, pool: str, question: str, limit: int) -> list[Turn]:
         hits = self.spaces[pool].recall(question, limit=limit, **self.options)
-        return [Turn(hit.event.session, hit.event.sequence) for hit in hits if hit.event]
+        return [turn for hit in hits if hit.event for turn in turns_of(hit)][:limit]
+
+
+def turns_of(hit: reverie.Hit) -> list[Turn]:
+    """The turn of a hit, then those that say the same, which take places of their own here."""
+    parted = [id.rsplit(":", 1) for id in (hit.id, *hit.duplicates)]
+    return [Turn(parts[0], int(parts[1])) for parts in parted if len(parts) == 2]
 
 
 @dataclass(frozen=True)

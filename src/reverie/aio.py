@@ -47,7 +47,7 @@ Given = ParamSpec("Given")
 NON_BLOCKING = frozenset(
     {
         *("space", "session", "scratchpad", "name", "user", "id", "matched_sequence"),
-        *("ranking", "url", "settings"),
+        *("ranking", "floor", "url", "settings"),
     }
 )
 

@@ -144,11 +144,11 @@ class SpaceVerbs:
     @property
     def ranking(self) -> Ranking:
         """How recalls of this handle rank unless they name another ranking."""
-    async def remember_separately(self, content: str, *, key: str | None, **given: Any) -> Memory:
-        """Remember a text as a memory of its own, even if another has the same text.
+    @property
+    def floor(self) -> float | None:
+        """The score below which a hit gets no place in a prompt: the setting ``recall_floor``.
 
-        Through the handle of a session it is private to that session.
-        For packages of Reverie itself: each file of a vault is a memory.
+        None if the scores of this handle's ranking are not calibrated.
         """
     async def remember(
         self,
@@ -250,17 +250,20 @@ class SpaceVerbs:
         valid_at: Time | None = None,
         as_of: Time | None = None,
         ranking: Ranking | RankingName | None = None,
+        min_score: float | None = None,
         query_embedding: Sequence[float] | None = None,
         explain: bool = False,
         note: bool = True,
     ) -> list[Hit]:
         """Return what is most worth knowing for a query, best first.
 
-        ``ranking`` is a Ranking or one of the names in ``RANKINGS``, by default the handle's.
-        ``since`` and ``until`` (exclusive) limit when something happened; ``where`` are conditions
-        on metadata, tags and other fields. With ``valid_at`` only what held at that time is found,
-        in the version that held then. ``as_of`` is a position of the log (an int) or a time: the
-        recall finds what it would have found then. With ``note=False`` the recall is not logged.
+        Hits below ``min_score`` are left out; with the default ranking a score says what a hit is
+        worth, from 0 to 1, and ``floor`` is what prompts use. ``ranking`` is a Ranking or one of
+        the names in ``RANKINGS``, by default the handle's. ``since`` and ``until`` (exclusive)
+        limit when something happened; ``where`` are conditions on metadata, tags and other fields.
+        With ``valid_at`` only what held at that time is found, in the version that held then.
+        ``as_of`` is a position of the log (an int) or a time: the recall finds what it would have
+        found then. With ``note=False`` the recall is not logged.
         """
     async def get(self, id: str) -> Memory:
         """Return a memory by its id, even a forgotten one."""
@@ -465,8 +468,9 @@ class SessionVerbs:
         budget, by default the setting ``context_tokens`` (4000). The profile is the same bytes in
         every context of this session, until ``refresh_profile``; only what has no room any more
         leaves it, once, when the history grows long. With ``freeze=False`` nothing is written, and
-        a session that has not seen the profile yet sees the current one. ``update_tool`` is the
-        name of the model's tool to change a memory, if it has one: the profile mentions it.
+        a session that has not seen the profile yet sees the current one. Hits below ``Space.floor``
+        are not in it. ``update_tool`` is the name of the model's tool to change a memory, if it has
+        one: the profile mentions it.
         """
     async def prompt_additions(
         self,
@@ -483,7 +487,7 @@ class SessionVerbs:
         profile shows are left out. The session's summary is included if the client has dropped
         turns that it covers. The profile is the same in every prompt of this session. With
         ``freeze=False`` nothing is written: a session that has not seen the profile yet sees the
-        current one.
+        current one. Hits below the setting ``recall_floor`` are left out, if scores are calibrated.
         """
 
 class ScratchpadVerbs:

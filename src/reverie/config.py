@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
 
 from reverie.errors import ConfigError
-from reverie.model import RankingName
+from reverie.model import DEFAULT_FLOOR, RankingName
 
 FILE_NAME = "reverie.toml"
 MAX_BUSY_TIMEOUT = 86_400
@@ -36,6 +36,13 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "upstream_key": get_args(UpstreamKey),
 }
 
+# A whole number is accepted where a number is expected.
+_TYPES: Mapping[str, type | tuple[type, ...]] = {"int": int, "float": (int, float)}
+_TYPE_NAMES: Mapping[type | tuple[type, ...], str] = {
+    int: "int",
+    str: "str",
+    (int, float): "float",
+}
 _MINIMUMS = {
     **dict.fromkeys(("max_facts", "max_notes", "max_sessions", "recall_days"), 0),
     **dict.fromkeys(("max_connections", "max_address_connections"), 0),
@@ -69,6 +76,8 @@ class Settings:
     """The folder of an ONNX cross-encoder, for rankings that use a reranker. Empty: none."""
     ranking: RankingName = "default"
     """How recalls rank: default, reranked, similarity, weighted, rrf or diverse."""
+    recall_floor: float = DEFAULT_FLOOR
+    """Hits with a lower score get no place in a prompt. 0: every hit does."""
     max_facts: int = 0
     """How many facts each owner may have before the oldest is forgotten. 0: no limit."""
     max_notes: int = 0
@@ -133,12 +142,15 @@ class Settings:
 
     def __post_init__(self) -> None:
         for each in fields(self):
-            value, expected = getattr(self, each.name), int if each.type == "int" else str
+            value, expected = getattr(self, each.name), _TYPES.get(str(each.type), str)
             if not isinstance(value, expected) or isinstance(value, bool):
-                raise ConfigError(f"{each.name} must be of type {expected.__name__}, not {value!r}")
+                name = _TYPE_NAMES[expected]
+                raise ConfigError(f"{each.name} must be of type {name}, not {value!r}")
         for name, minimum in _MINIMUMS.items():
             if getattr(self, name) < minimum:
                 raise ConfigError(f"{name} must be {minimum} or more, not {getattr(self, name)}")
+        if not 0 <= self.recall_floor <= 1:
+            raise ConfigError(f"recall_floor must be 0 to 1, not {self.recall_floor}")
         if not 0 <= self.busy_timeout <= MAX_BUSY_TIMEOUT:
             raise ConfigError(
                 f"busy_timeout must be 0 to {MAX_BUSY_TIMEOUT} seconds, not {self.busy_timeout}"
@@ -232,9 +244,9 @@ def _from_file(path: Path | None) -> dict[str, Any]:
             raise ConfigError(
                 f"{path} has an unknown key {name!r}: known are {', '.join(declared)}"
             )
-        expected = int if declared[name].type == "int" else str
+        expected = _TYPES.get(str(declared[name].type), str)
         if not isinstance(value, expected) or isinstance(value, bool):
-            raise ConfigError(f"{path}: {name} must be of type {expected.__name__}")
+            raise ConfigError(f"{path}: {name} must be of type {_TYPE_NAMES[expected]}")
     return table
 
 
@@ -244,13 +256,15 @@ def _from_environment(env: Mapping[str, str]) -> dict[str, Any]:
         text = env.get(f"REVERIE_{each.name.upper()}")
         if text is None:
             continue
-        if each.type != "int":
+        if each.type not in {"int", "float"}:
             values[each.name] = text
             continue
+        whole = each.type == "int"
         try:
-            values[each.name] = int(text)
+            values[each.name] = int(text) if whole else float(text)
         except ValueError as error:
+            kind = "a whole number" if whole else "a number"
             raise ConfigError(
-                f"REVERIE_{each.name.upper()} must be a whole number, not {text!r}"
+                f"REVERIE_{each.name.upper()} must be {kind}, not {text!r}"
             ) from error
     return values

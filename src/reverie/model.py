@@ -423,7 +423,7 @@ class Hit:
     """One result of a recall: a memory, or an event of a session (``memory`` or ``event`` is set).
 
     ``parts`` holds what each stage of the ranking contributed to the score, when the recall was
-    made with ``explain``. ``duplicates`` counts the others that say the same and are left out.
+    made with ``explain``. ``duplicates`` are the ids of others that say the same and are left out.
     """
 
     kind: HitKind
@@ -433,8 +433,11 @@ class Hit:
     memory: Memory | None = None
     event: Event | None = None
     parts: Mapping[str, float | str | None] = field(default_factory=dict)
-    duplicates: int = 0
+    duplicates: tuple[str, ...] = ()
 
+
+# Hits with a lower calibrated score get no place in a prompt, unless the settings say otherwise.
+DEFAULT_FLOOR = 0.22
 
 # Text lengths in the keyword index are below this number. The engine reads a posting as one
 # integer: the number of its passage times this, plus the length of the text.
@@ -466,6 +469,11 @@ class Candidate(NamedTuple):
     version: int = 0
     valid_from: int | None = None
     valid_to: int | None = None
+
+    @property
+    def age_order(self) -> tuple[int, int]:
+        """The sort key by age: what happened last, then what was written last, is greatest."""
+        return self.at, self.first_position
 
 
 @dataclass(frozen=True, slots=True)
@@ -513,6 +521,11 @@ class Ranking:
     """Below 1, hits unlike those above them move up (maximal marginal relevance)."""
     score_threshold: float | None = None
     """Hits with a lower score are left out; with a reranker its own, absolute score counts."""
+
+    @property
+    def is_calibrated(self) -> bool:
+        """Whether its scores say what a hit is worth, so that a floor can be compared with them."""
+        return self.fusion == "evidence" and not (self.rerank or self.spread or self.recency_weight)
 
 
 RANKINGS: Mapping[str, Ranking] = MappingProxyType(

@@ -259,6 +259,7 @@ def test_session_figures_count_any_and_all_gold_sessions() -> None:
     gold = turns(("a", 1), ("b", 2), ("b", 3))
     sessions = ["x", "b", "y", "z", "w", "v", "a"]
     assert datasets.session_figures(gold, sessions) == {
+        "hit@1": 0.0,
         "any@5": 1.0,
         "any@10": 1.0,
         "all@5": 0.0,

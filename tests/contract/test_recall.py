@@ -130,21 +130,24 @@ def test_hits_with_equal_scores_are_ordered_newest_first(space: Space, clock: An
         assert newest.id == made[-1] and newest.parts["collapsed"] == 4
 
 
-def test_explained_parts_add_up_to_the_score(space: Space) -> None:
+def test_explained_parts_add_up_to_the_evidence(space: Space) -> None:
     space.remember("zebra crossing", happened_at="2023-05-07")
     space.remember("zebra on the plain")
     chat = space.session("talk")
-    chat.append({"role": "user", "content": "What is a zebra crossing?"})
+    chat.append({"role": "user", "content": "I saw a zebra crossing."})
     answer = chat.append({"role": "assistant", "content": "Stripes on a road"})
     space.remember("cross country", origin=Origin("talk", answer.sequence))
     question = "which zebra crossing did I ask for in May 2023?"
     hits = space.recall(question, explain=True)
     assert len(hits) == 5
     for hit in hits:
-        assert hit.parts.keys() == {"keyword", "vector", *STAGES}
+        assert hit.parts.keys() == {"keyword", "vector", "evidence", *STAGES}
         total = sum(float(hit.parts[stage] or 0) for stage in STAGES)
-        assert hit.score == pytest.approx(total, abs=5e-6)
+        assert hit.parts["evidence"] == pytest.approx(total, abs=5e-6)
         assert 0 <= hit.score <= 1
+        # Each is worth the part of the best hit's worth that its evidence is of the best one's.
+        part = float(hit.parts["evidence"] or 0) / float(hits[0].parts["evidence"] or 1)
+        assert hit.score == pytest.approx(hits[0].score * part, abs=2e-6)
     for stage in STAGES:
         assert any(hit.parts[stage] for hit in hits), f"{stage} gave nothing to any of them"
     best = space.recall("zebra crossing", kinds=["fact"], explain=True)[0]

@@ -60,7 +60,7 @@ def test_speaker_name_is_found_in_any_language(query: str, speaker: str) -> None
     assert parse_query(query).asks_about("user", speaker)
 
 
-@pytest.mark.parametrize("speaker", [" ", "...", "🦓", "\u200b"])
+@pytest.mark.parametrize("speaker", [" ", "...", "\u200b"])
 def test_speaker_without_a_name_is_never_selected(speaker: str) -> None:
     assert not parse_query("what did ... 🦓 say?").asks_about("tool", speaker)
 

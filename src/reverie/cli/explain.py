@@ -48,7 +48,7 @@ STAGES = (
     ScoreStage("origin", "origin", "▐", "*", "red"),
 )
 # The stages that change the score after the sum, in their order.
-POST_SUM_STAGES = ("rerank", "spread", "recency")
+POST_SUM_STAGES = ("evidence", "rerank", "spread", "recency")
 FINAL_SCORE = ScoreStage("score", "", "━", ">", "bold")
 BAR_WIDTH = 18
 GAP = 2
@@ -172,7 +172,7 @@ def _about(hit: Hit) -> str:
     if hit.event is not None:
         notes += [to_line(hit.event.role), format_minute(hit.event.at)]
     if hit.duplicates:
-        notes.append(pluralize(hit.duplicates, "more says the same", "more say the same"))
+        notes.append(pluralize(len(hit.duplicates), "more says the same", "more say the same"))
     return ", ".join(notes)
 
 

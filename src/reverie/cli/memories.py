@@ -272,6 +272,7 @@ def _remember_files(options: CommonOptions, files: tuple[str | Path, ...], categ
     type=click.Choice(list(RANKINGS)),
     help="How to rank the hits. [default: the setting ranking]",
 )
+@click.option("--min-score", type=float, metavar="SCORE", help="Leave out hits with a lower score.")
 @click.option("--explain", is_flag=True, help="Show how each hit's score is made up.")
 @scope_options
 def recall_command(
@@ -286,6 +287,8 @@ def recall_command(
     with options.open_space() as space:
         scope = space if session is None else space.session(session)
         hits = scope.recall(query, explain=explain, **given)
+        asked = given["ranking"]
+        floor = space.floor if asked is None or RANKINGS[asked].is_calibrated else None
     if options.as_json:
         print_json({"query": query, "hits": hits})
     elif not hits:
@@ -297,6 +300,18 @@ def recall_command(
         print_explained(hits, query)
     else:
         _print_hits(hits)
+    if not options.as_json and floor is not None:
+        _print_weak(hits, floor)
+
+
+def _print_weak(hits: list[Hit], floor: float) -> None:
+    """Say which hits are weak: below the floor, so that no prompt would get them."""
+    weak = sum(hit.score < floor for hit in hits)
+    if weak and weak == len(hits):
+        print_stderr(f"Nothing fits well: no hit reaches {floor:g}, which prompts ask for.")
+    elif weak:
+        which = "The last hit is" if weak == 1 else f"The last {weak} hits are"
+        print_stderr(f"{which} weak: below {floor:g}, which prompts ask for.")
 
 
 def _print_hits(hits: list[Hit]) -> None:
@@ -307,7 +322,7 @@ def _print_hits(hits: list[Hit]) -> None:
         if hit.event is not None:
             text += f"\n{to_line(hit.event.role)}, {format_minute(hit.event.at)}"
         if hit.duplicates:
-            said = pluralize(hit.duplicates, "more says the same", "more say the same")
+            said = pluralize(len(hit.duplicates), "more says the same", "more say the same")
             text += (", " if hit.event is not None else "\n") + said
         rows.append((f"{hit.score:.3f}", to_line(hit.id), category, text))
     print_table(("score", "id", "category", "content"), rows)

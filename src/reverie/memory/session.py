@@ -71,6 +71,7 @@ class RecallOptions(TypedDict, total=False):
     valid_at: Time | None
     as_of: Time | None
     ranking: Ranking | RankingName | None
+    min_score: float | None
     query_embedding: Sequence[float] | None
     explain: bool
     note: bool
@@ -330,8 +331,9 @@ class Session:
         budget, by default the setting ``context_tokens`` (4000). The profile is the same bytes in
         every context of this session, until ``refresh_profile``; only what has no room any more
         leaves it, once, when the history grows long. With ``freeze=False`` nothing is written, and
-        a session that has not seen the profile yet sees the current one. ``update_tool`` is the
-        name of the model's tool to change a memory, if it has one: the profile mentions it.
+        a session that has not seen the profile yet sees the current one. Hits below ``Space.floor``
+        are not in it. ``update_tool`` is the name of the model's tool to change a memory, if it has
+        one: the profile mentions it.
         """
         if query is not None and not isinstance(query, str):
             raise InvalidInput("query must be text")
@@ -351,7 +353,17 @@ class Session:
             query if query is not None else sessions.message_text(latest.message) if latest else ""
         )
         sequence = latest.sequence if latest else None
-        sought = Query(asked, context.MAX_RECALLED, ranking=self._space.ranking)
+        # The message that is asked for would be its own best hit.
+        own = None if latest is None else (latest.session, latest.sequence)
+        sought = Query(
+            asked,
+            context.MAX_RECALLED,
+            ranking=self._space.ranking,
+            min_score=self._space.floor,
+            exclude=lambda user, candidate: (
+                user == self._space.user and (candidate.session, candidate.sequence) == own
+            ),
+        )
         hits = self.space.run_query(sought, sequence) if asked.strip() else []
         return context.assemble(known, hits, budget, count_tokens, update_tool)
 
@@ -370,7 +382,7 @@ class Session:
         profile shows are left out. The session's summary is included if the client has dropped
         turns that it covers. The profile is the same in every prompt of this session. With
         ``freeze=False`` nothing is written: a session that has not seen the profile yet sees the
-        current one.
+        current one. Hits below the setting ``recall_floor`` are left out, if scores are calibrated.
         """
         if not isinstance(query, str):
             raise InvalidInput("query must be text")
@@ -387,7 +399,8 @@ class Session:
                 tx, self._runtime, owners, owner, ranges, tokens, count_tokens
             )
         held = known.holds(self._space.user, self._window_start)
-        sought = Query(query, most, ranking=chosen, exclude=held)
+        floor = self._runtime.settings.recall_floor if chosen.is_calibrated else None
+        sought = Query(query, most, ranking=chosen, min_score=floor, exclude=held)
         asks = query.strip() and not is_only_greeting(query)
         hits = self.space.run_query(sought, known.latest) if asks else []
         return additions.assemble(known, hits, self._window_start, tokens, count_tokens)
@@ -492,7 +505,7 @@ def build_context(
         known = context.read_inputs(
             tx, runtime, owners, None, [], budget, count_tokens, update_tool
         )
-    sought = Query(query, context.MAX_RECALLED, ranking=space.ranking)
+    sought = Query(query, context.MAX_RECALLED, ranking=space.ranking, min_score=space.floor)
     hits = space.run_query(sought) if query.strip() else []
     return context.assemble(known, hits, budget, count_tokens, update_tool)
 

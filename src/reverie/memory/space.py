@@ -104,6 +104,14 @@ class Space:
         """How recalls of this handle rank unless they name another ranking."""
         return self._ranking
 
+    @property
+    def floor(self) -> float | None:
+        """The score below which a hit gets no place in a prompt: the setting ``recall_floor``.
+
+        None if the scores of this handle's ranking are not calibrated.
+        """
+        return self._runtime.settings.recall_floor if self._ranking.is_calibrated else None
+
     # -- for packages of Reverie itself -------------------------------------------------------
 
     @property
@@ -129,8 +137,8 @@ class Space:
     def remember_separately(self, content: str, *, key: str | None, **given: Any) -> Memory:
         """Remember a text as a memory of its own, even if another has the same text.
 
-        Through the handle of a session it is private to that session.
-        For packages of Reverie itself: each file of a vault is a memory.
+        Each file of a vault is a memory. Through the handle of a session it is private to that
+        session. For packages of Reverie itself.
         """
         validate.check_key(key)
         draft = self.build_draft(content, private=True, **given)
@@ -357,17 +365,20 @@ class Space:
         valid_at: Time | None = None,
         as_of: Time | None = None,
         ranking: Ranking | RankingName | None = None,
+        min_score: float | None = None,
         query_embedding: Sequence[float] | None = None,
         explain: bool = False,
         note: bool = True,
     ) -> list[Hit]:
         """Return what is most worth knowing for a query, best first.
 
-        ``ranking`` is a Ranking or one of the names in ``RANKINGS``, by default the handle's.
-        ``since`` and ``until`` (exclusive) limit when something happened; ``where`` are conditions
-        on metadata, tags and other fields. With ``valid_at`` only what held at that time is found,
-        in the version that held then. ``as_of`` is a position of the log (an int) or a time: the
-        recall finds what it would have found then. With ``note=False`` the recall is not logged.
+        Hits below ``min_score`` are left out; with the default ranking a score says what a hit is
+        worth, from 0 to 1, and ``floor`` is what prompts use. ``ranking`` is a Ranking or one of
+        the names in ``RANKINGS``, by default the handle's. ``since`` and ``until`` (exclusive)
+        limit when something happened; ``where`` are conditions on metadata, tags and other fields.
+        With ``valid_at`` only what held at that time is found, in the version that held then.
+        ``as_of`` is a position of the log (an int) or a time: the recall finds what it would have
+        found then. With ``note=False`` the recall is not logged.
         """
         if not isinstance(query, str):
             raise InvalidInput("query must be text")
@@ -389,6 +400,7 @@ class Space:
             self._ranking if ranking is None else validate.check_ranking(ranking),
             query_embedding,
             explain,
+            validate.check_min_score(min_score),
         )
         valid = optional_ms(valid_at, "valid_at")
         return self.run_query(asked, as_of=as_of, valid_at=valid, note=note)

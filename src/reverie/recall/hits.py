@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, takewhile
 from math import isfinite, log
@@ -16,11 +16,15 @@ from reverie.model import Candidate, Event, Hit, Memory, Ranking
 from reverie.protocols import Reranker
 from reverie.recall import near_duplicates
 from reverie.recall import ranking as recall_ranking
+from reverie.recall.calibration import Evidence
+from reverie.recall.query import Query
 from reverie.recall.views import View
 from reverie.text.messages import speaker_of
 
 # Hits that share this part of their terms are duplicates.
 DUPLICATE_SHARE = 0.9
+# Of two duplicates the newer one is shown, unless its score is below this part of the other's.
+SAME_SCORE_SHARE = 0.9
 
 
 class ScoredCandidate(NamedTuple):
@@ -31,6 +35,8 @@ class ScoredCandidate(NamedTuple):
     passage: int
     view: View
     parts: Mapping[str, float | None]
+    evidence: Callable[[recall_ranking.TermRarity], Evidence] | None = None
+    """What speaks for it; only with the fusion ``evidence``, whose scores are calibrated."""
 
     @property
     def order(self) -> tuple[float, int]:
@@ -47,22 +53,32 @@ class LoadedCandidate:
     text: str
     score: float
     parts: dict[str, float | str | None]
+    duplicates: tuple[str, ...] = ()
+
+    @property
+    def id(self) -> str:
+        """The id of the hit that it becomes."""
+        item = self.item
+        return item.id if isinstance(item, Memory) else f"{item.session}:{item.sequence}"
 
     def set_score(self, stage: str, score: float) -> None:
         """Replace the score, and record it as the result of a stage."""
         self.score, self.parts[stage] = score, round(score, recall_ranking.SCORE_DECIMALS)
 
-    @property
-    def duplicates(self) -> int:
-        """The number of near-duplicates that this candidate stands for."""
-        return int(self.parts.get("collapsed") or 0)
-
     def absorb(self, other: LoadedCandidate) -> None:
-        """Count a near-duplicate, and show it instead if it is newer; the score stays."""
-        self.parts["collapsed"] = float(self.duplicates + 1)
-        newer = other.scored.candidate.first_position > self.scored.candidate.first_position
-        if newer and isinstance(other.item, Memory) == isinstance(self.item, Memory):
+        """Count a near-duplicate, and show it instead if it is newer; the score stays.
+
+        One that fits much less well, because the query names a date or a speaker, is only counted.
+        """
+        newer = other.scored.candidate.age_order > self.scored.candidate.age_order
+        fits = other.score >= self.score * SAME_SCORE_SHARE
+        if newer and fits and isinstance(other.item, Memory) == isinstance(self.item, Memory):
+            hidden = self.id
             self.scored, self.item, self.text = other.scored, other.item, other.text
+        else:
+            hidden = other.id
+        self.duplicates = (*self.duplicates, hidden)
+        self.parts["collapsed"] = float(len(self.duplicates))
 
 
 class RerankScores:
@@ -88,13 +104,13 @@ class RerankScores:
 
 def select_hits(
     scored: Iterator[ScoredCandidate],
-    ranking: Ranking,
-    limit: int,
+    query: Query,
     now: int,
     owners: int,
     rerank_scores: RerankScores | None,
 ) -> tuple[list[LoadedCandidate], bool]:
     """The candidates that become hits, and whether more candidates could not change them."""
+    ranking, limit, floor = query.ranking, query.limit, query.min_score
     loaded = _load_candidates(scored, limit)
     if ranking.collapse:
         loaded = _collapse_duplicates(loaded)
@@ -109,15 +125,16 @@ def select_hits(
                 read.set_score("rerank", score)
         above_threshold = [read for read in batch if threshold is None or read.score >= threshold]
         adjusted = _adjust_scores(above_threshold, ranking, limit, now, rerank_scores is not None)
-        chosen = adjusted[:limit]
-        return chosen, len(chosen) == limit or len(batch) == batch_size
-    if threshold is not None:
-        loaded = takewhile(lambda read: read.score >= threshold, loaded)
+        chosen = [read for read in adjusted[:limit] if floor is None or read.score >= floor]
+        return chosen, len(adjusted) >= limit or len(batch) == batch_size
+    lowest = max((limit for limit in (threshold, floor) if limit is not None), default=None)
+    if lowest is not None:
+        loaded = takewhile(lambda read: read.score >= lowest, loaded)
     chosen = list(islice(loaded, limit))
     if ranking.collapse:
         # As many again are read only to find the duplicates of the chosen ones among them.
         deque(islice(loaded, limit), maxlen=0)
-    return chosen, threshold is not None or len(chosen) == limit
+    return chosen, lowest is not None or len(chosen) == limit
 
 
 def _load_candidates(
@@ -224,11 +241,10 @@ def _speaker_key(thing: Memory | Event) -> SpeakerKey:
 
 def build_hit(read: LoadedCandidate, explain: bool, degraded: str | None) -> Hit:
     """The public ``Hit``; with ``explain`` it has the parts of its score and what was missing."""
-    parts, duplicates = read.parts if explain else {}, read.duplicates
+    parts = read.parts if explain else {}
     if explain and degraded is not None:
         parts["degraded"] = degraded
-    thing = read.item
+    thing, found = read.item, (read.id, read.text, read.score)
     if isinstance(thing, Event):
-        id = f"{thing.session}:{thing.sequence}"
-        return Hit("event", id, read.text, read.score, None, thing, parts, duplicates)
-    return Hit(thing.kind, thing.id, read.text, read.score, thing, None, parts, duplicates)
+        return Hit("event", *found, None, thing, parts, read.duplicates)
+    return Hit(thing.kind, *found, thing, None, parts, read.duplicates)

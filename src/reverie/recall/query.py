@@ -25,6 +25,8 @@ class Query:
     ranking: Ranking = Ranking()
     embedding: Sequence[float] | None = None
     explain: bool = False
+    min_score: float | None = None
+    """Hits with a lower score are left out."""
     exclude: Callable[[str | None, Candidate], bool] | None = None
     """Given the user that a candidate belongs to and the candidate: whether to leave it out."""
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 import numpy as np
 
 from reverie.model import POSTING_LENGTH_BASE, Candidate, Ranking
+from reverie.recall.calibration import WEAK_TERMS, WEAK_VERBS, Evidence
 from reverie.text.speech_acts import SpeechAct
 
 if TYPE_CHECKING:
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
 MAX_QUERY_TERMS = 16
 # Above 1: rare terms count for more than their information content.
 IDF_EXPONENT = 1.2
+# What is left of the weight of a word such as "go", which says little even where it is rare.
+WEAK_FACTOR = 0.7
+# The least number of passages that the rarity of terms is computed with, for the calibrated score.
+MIN_RARITY_PASSAGES = 50
 SCORE_DECIMALS = 6
 # A text's length lowers its score by (PIVOT / (PIVOT + length)) ** EXPONENT.
 LENGTH_PIVOT = 45.0
@@ -81,9 +86,54 @@ def term_weights(
     rarest = sorted((frequencies.get(term, 0), term) for term in terms)
     occurring = [(count, term) for count, term in rarest if count][:MAX_QUERY_TERMS]
     return TermWeights(
-        {term: idf_weight(passages, count) for count, term in occurring},
-        sum(idf_weight(passages, count) for count, _ in rarest[:MAX_QUERY_TERMS]) or 1.0,
+        {term: term_weight(passages, term, count) for count, term in occurring},
+        sum(term_weight(passages, term, count) for count, term in rarest[:MAX_QUERY_TERMS]) or 1.0,
     )
+
+
+def term_weight(passages: int, term: str, frequency: int) -> float:
+    """The weight of a term of the query: its IDF, less for a verb such as "go" or "use"."""
+    return idf_weight(passages, frequency) * (WEAK_FACTOR if term in WEAK_VERBS else 1.0)
+
+
+class TermRarity(NamedTuple):
+    """The rarity of each query term, for the calibrated score.
+
+    Unlike the weights by which candidates are compared, it also compares queries and owners: words
+    that say little count for less, and a small memory does not make every word a common one.
+    """
+
+    of: dict[str, float]
+    unknown: float
+    """The part of the strong terms that occur nowhere."""
+
+    def covered(self, present: Iterable[str]) -> tuple[float, float, int]:
+        """The part of all terms that these are, the part of the strong ones, and their number."""
+        has = set(present)
+        strong = [term for term in self.of if term not in WEAK_TERMS]
+        return (
+            _part(self.of, [term for term in self.of if term in has], self.of),
+            _part(self.of, [term for term in strong if term in has], strong),
+            sum(term in has for term in strong),
+        )
+
+
+def term_rarity(passages: int, terms: Iterable[str], frequencies: Mapping[str, int]) -> TermRarity:
+    """The rarity of the rarest terms of a query."""
+    size = max(passages, MIN_RARITY_PASSAGES)
+    rarest = sorted((frequencies.get(term, 0), term) for term in terms)[:MAX_QUERY_TERMS]
+    of = {
+        term: idf_weight(size, count) * (WEAK_FACTOR if term in WEAK_TERMS else 1.0)
+        for count, term in rarest
+    }
+    strong = [term for term in of if term not in WEAK_TERMS]
+    unknown = [term for term in strong if not frequencies.get(term)]
+    return TermRarity(of, _part(of, unknown, strong))
+
+
+def _part(of: Mapping[str, float], some: Iterable[str], all_: Iterable[str]) -> float:
+    """The part that some terms have of the sum over all."""
+    return sum(of[term] for term in some) / (sum(of[term] for term in all_) or 1.0)
 
 
 def word_weights(
@@ -111,6 +161,7 @@ class TermMatches:
         """``postings`` are passage numbers * ``POSTING_LENGTH_BASE`` + the length of the text."""
         self.weights = np.array(list(weights.of.values()))
         self.total = weights.total
+        self._terms = list(weights.of)
         self._masks = np.zeros(end, np.uint16)
         self._scores = np.zeros(end)
         for bit, (term, weight) in enumerate(weights.of.items()):
@@ -119,6 +170,11 @@ class TermMatches:
                 lengths = postings[term] - numbers * POSTING_LENGTH_BASE
                 self._masks[numbers] |= np.uint16(1 << bit)
                 self._scores[numbers] += weight / weights.total * LENGTH_NORM[lengths]
+
+    def terms_at(self, number: int) -> list[str]:
+        """The terms that a passage contains."""
+        (row,) = self.present(np.array([number], np.int64))
+        return [term for term, is_present in zip(self._terms, row, strict=True) if is_present]
 
     def present(self, numbers: Numbers) -> NDArray[np.bool_]:
         """Which terms these passages contain: a row for each passage, a column for each term."""
@@ -172,6 +228,7 @@ class PoolScores(NamedTuple):
     passages: Numbers
     matched: NDArray[np.bool_]
     parts: Mapping[str, Floats | None]
+    pool: CandidatePool
 
     def parts_at(self, place: int) -> dict[str, float | None]:
         """The parts of one candidate's score, rounded; None for evidence it does not have."""
@@ -181,6 +238,24 @@ class PoolScores(NamedTuple):
             else _round(values[place])
             for name, values in self.parts.items()
         }
+
+    def evidence_at(self, place: int, rarity: TermRarity) -> Evidence:
+        """What speaks for one candidate, for its calibrated score."""
+        matches = self.pool.matches
+        terms = [] if matches is None else matches.terms_at(int(self.passages[place]))
+        coverage, strong_coverage, strong_terms = rarity.covered(terms)
+        similar = self.parts["vector"]
+        known = similar is not None and bool(np.isfinite(similar[place]))
+        speaker, period = self.pool.speaker_match, self.pool.period_match
+        is_memory = self.pool.candidates[place].session is None
+        return Evidence(
+            coverage=None if matches is None else coverage,
+            strong_coverage=strong_coverage,
+            strong_terms=strong_terms,
+            similarity=float(similar[place]) if similar is not None and known else None,
+            speaker=None if speaker is None or is_memory else bool(speaker[place]),
+            period=period is not None and bool(period[place]),
+        )
 
 
 def score_evidence(pool: CandidatePool, ranking: Ranking) -> PoolScores:
@@ -236,6 +311,7 @@ def score_evidence(pool: CandidatePool, ranking: Ranking) -> PoolScores:
         pool.numbers[best],
         retrieved | (own + from_memories > 0),
         parts,
+        pool,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from heapq import merge
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,9 +15,10 @@ from reverie.engine import vector_math
 from reverie.errors import EmbedderMissing, EmbeddingFailed, InvalidInput
 from reverie.model import NO_RERANKER, Hit
 from reverie.protocols import Embedder, Owner
-from reverie.recall import hits, query_hints
+from reverie.recall import calibration, hits, query_hints
 from reverie.recall import ranking as recall_ranking
 from reverie.recall.as_of import AsOfItem
+from reverie.recall.calibration import QueryTraits
 from reverie.recall.hits import ScoredCandidate
 from reverie.recall.query import Query
 from reverie.recall.query_hints import QueryHints
@@ -137,7 +139,9 @@ def _recall(
 ) -> list[Hit]:
     ranking = query.ranking
     hints = query_hints.parse_query(query.text)
-    view_queries = _build_view_queries(views, query, hints, query_vector)
+    view_queries, rarity = _build_view_queries(views, query, hints, query_vector)
+    passages = sum(view.passages for view in views)
+    traits = calibration.traits_of(query.text, len(hints.terms), rarity.unknown, passages)
     reranker = runtime.reranker() if ranking.rerank else None
     rerank_scores = None if reranker is None else hits.RerankScores(reranker, query.text)
     candidate_limit = max(ranking.candidates, query.limit * ranking.multiplier, 1)
@@ -148,8 +152,10 @@ def _recall(
             for passages in lists
         )
         scored = _drop_excluded(query, _score_candidates(query, hints, lists))
+        if ranking.fusion == "evidence":
+            scored = _calibrate(scored, traits, rarity, query.explain)
         selected, enough = hits.select_hits(
-            scored, ranking, query.limit, runtime.clock.now(), len(views), rerank_scores
+            scored, query, runtime.clock.now(), len(views), rerank_scores
         )
         if enough or not truncated or candidate_limit >= MAX_CANDIDATES:
             break
@@ -195,7 +201,7 @@ class PassageScores(NamedTuple):
 
 def _build_view_queries(
     views: Sequence[View], query: Query, hints: QueryHints, query_vector: QueryVector
-) -> list[ViewQuery]:
+) -> tuple[list[ViewQuery], recall_ranking.TermRarity]:
     """Prepare the query for each view, with term weights over the passages of all views."""
     ranking, terms = query.ranking, list(hints.terms)
     without_terms = query.mode == "vector" or (
@@ -226,7 +232,7 @@ def _build_view_queries(
             term_postings = view.postings(weights.of) if postings is None else postings
             matches = recall_ranking.TermMatches(term_postings, weights, view.end)
         view_queries.append(ViewQuery(view, matches, vector, ranking.centred))
-    return view_queries
+    return view_queries, recall_ranking.term_rarity(passages, terms, frequencies)
 
 
 def _count_postings(postings: Mapping[str, Numbers]) -> dict[str, int]:
@@ -264,6 +270,24 @@ def _drop_excluded(query: Query, scored: Iterator[ScoredCandidate]) -> Iterator[
     return (each for each in scored if not exclude(each.view.user, each.candidate))
 
 
+def _calibrate(
+    scored: Iterator[ScoredCandidate],
+    traits: QueryTraits,
+    rarity: recall_ranking.TermRarity,
+    explain: bool,
+) -> Iterator[ScoredCandidate]:
+    """Replace each score by what the candidate is worth: a part of what the best one is worth."""
+    best, worth = 0.0, 0.0
+    for at, each in enumerate(scored):
+        if at == 0:
+            assert each.evidence is not None
+            best, worth = each.score, calibration.worth(traits, each.evidence(rarity))
+        part = each.score / best if best > 0 else 1.0
+        parts = {**each.parts, "evidence": each.score} if explain else each.parts
+        score = round(worth * part, recall_ranking.SCORE_DECIMALS)
+        yield each._replace(score=score, parts=parts)
+
+
 def _score_by_evidence(
     query: Query, hints: QueryHints, lists: Sequence[PassageScores]
 ) -> Iterator[ScoredCandidate]:
@@ -292,6 +316,7 @@ def _score_pool(
             int(scored.passages[place]),
             view,
             scored.parts_at(place) if query.explain else {},
+            partial(scored.evidence_at, int(place)),
         )
 
 

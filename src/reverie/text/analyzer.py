@@ -13,7 +13,7 @@ import Stemmer
 
 from reverie.text.normalize import nfkc_casefold
 
-ANALYZER_VERSION = 1
+ANALYZER_VERSION = 2
 # Terms also depend on the stemmer and on Unicode: an upgrade of either may change them.
 ANALYZER_IDENTITY = (
     f"words {ANALYZER_VERSION}, Snowball {Stemmer.version()}, Unicode {unicodedata.unidata_version}"
@@ -92,7 +92,9 @@ _PLAIN = re.compile(
     r"[\x00-\xac\xae-\u012f\u0131-\u02ff\u0370-\u0482\u048a-\u0590\u1e00-\u1fff\u2010-\u2029"
     r"\u202f-\u205f\u20a0-\u20cf\u2100-\u2bff\U0001f000-\U0001f1ff\U0001f300-\U0001faff]*"
 )
-_PLAIN_TOKEN = re.compile(r"[^\W_]+(?:['\u2019][^\W_]+)*")
+# Each emoji is a word; the modifiers of skin colour are not.
+_EMOJI = r"[\u2600-\u27bf\U0001f300-\U0001f3fa\U0001f400-\U0001faff]"
+_PLAIN_TOKEN = re.compile(rf"[^\W_]+(?:['\u2019][^\W_]+)*|{_EMOJI}")
 _ASCII_TOKEN = re.compile(r"[a-z0-9]+(?:'[a-z0-9]+)*")
 
 
@@ -235,7 +237,7 @@ def _patterns() -> _TokenPatterns:
     word = f"{letter}+(?:{mark}{letter}*)*"
     runs = "".join(rf"|(?:(?![\W_])[{group}]{mark}*)+" for group in _UNSPACED)
     return _TokenPatterns(
-        token=re.compile(rf"{word}(?:['\u2019]{word})*{runs}"),
+        token=re.compile(rf"{word}(?:['\u2019]{word})*{runs}|{_EMOJI}"),
         grapheme=re.compile(rf"(?!{mark}).{mark}*", re.DOTALL),
         mark_run=re.compile(rf"({mark}{{30}}){mark}+"),
     )

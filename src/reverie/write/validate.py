@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -194,6 +195,15 @@ def check_ranking(ranking: Ranking | str) -> Ranking:
         if not number or not least <= value <= most:
             raise InvalidInput(f"{name} must be between {least:g} and {most:g}, not {value!r}")
     return ranking
+
+
+def check_min_score(value: float | None) -> float | None:
+    """Return a least score, or raise InvalidInput for what is no finite number."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise InvalidInput(f"min_score must be a number, not {value!r}")
+    return float(value)
 
 
 _RANKING_RANGES = (

@@ -100,6 +100,7 @@ class RecallArguments(_Arguments, total=False):
     valid_at: Annotated[str, Field(description="what held at this time", max_length=64)]
     where: Where
     as_of: AsOf
+    min_score: Annotated[float, Field(description="leave out weaker hits; 0 to 1", ge=0, le=1)]
 
 
 class MemoriesArguments(_Arguments, total=False):

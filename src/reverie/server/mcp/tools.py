@@ -90,7 +90,7 @@ async def recall(scoped: ToolScope, given: dict[str, Any]) -> ToolResult:
     if not hits:
         return ToolResult("Nothing is remembered about that.", {"hits": []})
     return ToolResult(
-        "\n".join([mcp_format.DATA_NOTICE, *map(mcp_format.format_hit, hits)]),
+        mcp_format.format_hits(hits, scoped.space.floor),
         {"hits": [*map(mcp_format.hit_values, hits)]},
     )
 

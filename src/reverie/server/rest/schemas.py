@@ -250,6 +250,7 @@ class Question(_RequestModel):
     valid_at: Time | None = Field(None, description="Only what held at this time.")
     as_of: Time | None = None
     ranking: str | None = None
+    min_score: float | None = Field(None, description="Hits with a lower score are left out.")
     explain: bool = False
     note: bool = Field(
         True, description="Whether this is noted as a recall; false when a person only browses."

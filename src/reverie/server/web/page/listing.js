@@ -6,8 +6,8 @@ import { orderOf } from "./filters.js";
 import * as route from "./route.js";
 import { rowOf } from "./rows.js";
 
-// Below this the best hit is only the least bad one.
-const FITS = 0.25;
+// Hits below this are weak: they get no place in a prompt (model.py:DEFAULT_FLOOR).
+const FLOOR = 0.22;
 
 /** `turn` asks for something else. */
 export function listed(known, turn) {
@@ -34,16 +34,26 @@ function hits({ hits, asked }) {
     return empty("Nothing found.", "Fewer or other words may help; filters narrow a search too.");
   }
   const missing = hits[0].parts.degraded;
-  return [
-    missing ? el("p", { class: "quiet note" }, `Not everything took part: ${missing}`) : null,
-    hits[0].score < FITS
-      ? el("p", { class: "quiet note" }, "Nothing fits well; this is what comes nearest.")
-      : null,
+  const strong = hits.filter((hit) => hit.score >= FLOOR);
+  const rows = (part) =>
     el(
       "ul",
       {},
-      hits.map((hit) => rowOf(hit.memory, asked, hit)),
-    ),
+      part.map((hit) => rowOf(hit.memory, asked, hit)),
+    );
+  return [
+    missing ? el("p", { class: "quiet note" }, `Not everything took part: ${missing}`) : null,
+    strong.length ? rows(strong) : null,
+    strong.length < hits.length
+      ? el(
+          "p",
+          { class: "quiet note" },
+          strong.length
+            ? "What follows is weak, and would not get into a prompt."
+            : "Nothing fits well; this is what comes nearest.",
+        )
+      : null,
+    strong.length < hits.length ? rows(hits.slice(strong.length)) : null,
   ];
 }
 

@@ -1,0 +1,161 @@
+"""The calibrated score: what a hit is worth, comparable between queries and owners of any size.
+
+The best hit of a recall is worth the probability that it answers the query, from a logistic model
+of the evidence for it; each other hit is worth the same part of that as its evidence is of the best
+hit's. ``bench/floor.py`` fits the model, and measures it on questions that it was not fitted to.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from reverie.text.analyzer import query_terms
+
+# Words that are rare in a small memory and still say little about what a text is about.
+_WEAK_WORDS = """
+    ask bad be become begin best better big book bring buy call change come day did do done feel
+    fill find fine fix fixed get give go good got great happen happened have help keep kind know
+    large let like little live long look lot made make many mean mine move much name need new next
+    now often old open pay people person place play put read really run said say see send set show
+    small start stop take talk tell thing think time today tomorrow try turn type use used usual
+    wait walk want way week well went work write year yesterday
+"""
+WEAK_TERMS = frozenset(query_terms(_WEAK_WORDS, 1_000))
+# Of these the verbs that also count for less when candidates are compared.
+WEAK_VERBS = frozenset(
+    query_terms("book bring come do fix get give go keep let make pay put set take try turn use")
+)
+# A request to do something, for which nothing that is known of a person is needed.
+_REQUEST = re.compile(
+    r"\W*(?:(?:hey|hi|ok|okay|please|now|just|so|and|then)\W+)*"
+    r"(?:(?:can|could|would|will) you (?:please )?|let'?s |help me (?:to )?)?"
+    r"(?:act as|add|brainstorm|calculate|code|compare|compose|compute|continue|convert|correct|"
+    r"count|create|debug|define|describe|design|draft|draw|explain|find the|fix|flip|format|"
+    r"generate|give me|go on|how do you say|imagine|implement|list|make|name|outline|paraphrase|"
+    r"plan|play|pretend|prove|recommend|refactor|rephrase|reverse|rewrite|roleplay|roll|shorten|sing|solve|sort|spell|stop|"
+    r"suggest|summari[sz]e|tell me (?:a|an|some|something)|translate|try again|use the|write)\b",
+    re.IGNORECASE,
+)
+_PERSONAL = re.compile(r"\b(?:i|i'm|i've|me|my|mine|we|us|our|ours|you|your)\b", re.IGNORECASE)
+
+
+class QueryTraits(NamedTuple):
+    """What a query itself says about whether something known can answer it."""
+
+    terms: int
+    unknown: float
+    """The share of its strong terms, by weight, that occur nowhere."""
+    passages: int
+    """The number of passages that were searched: the more, the better is the best by chance."""
+    request: bool
+    personal: bool
+
+
+class Evidence(NamedTuple):
+    """What speaks for one hit; None for what was not searched by, or is not known."""
+
+    coverage: float | None
+    """The share of the query's terms, by weight, that the hit's best passage has."""
+    strong_coverage: float
+    strong_terms: int
+    """The same without weak words, and the number of these terms."""
+    similarity: float | None
+    speaker: bool | None
+    """Whether the query names who said it; None if it names nobody, or the hit is a memory."""
+    period: bool
+
+
+def traits_of(query: str, terms: int, unknown: float, passages: int) -> QueryTraits:
+    """The traits of a query with this number of terms, of which this share is unknown."""
+    text = query[:500].replace("\u2019", "'")
+    request, personal = _REQUEST.match(text), _PERSONAL.search(text)
+    return QueryTraits(terms, unknown, passages, request is not None, personal is not None)
+
+
+def features(traits: QueryTraits, evidence: Evidence) -> dict[str, float]:
+    """The inputs of the logistic model by name."""
+    known: dict[str, float] = {}
+    if evidence.coverage is not None:
+        known["coverage"] = evidence.coverage
+        known["strong_coverage"] = evidence.strong_coverage
+        known["strong_terms"] = min(evidence.strong_terms, 4) / 4
+    if evidence.similarity is not None:
+        known["similarity"] = evidence.similarity
+    return {
+        **known,
+        "speaker": float(evidence.speaker is True),
+        "other_speaker": float(evidence.speaker is False),
+        "period": float(evidence.period),
+        "terms": math.log1p(traits.terms),
+        "unknown": traits.unknown,
+        "request": float(traits.request),
+        "personal": float(traits.personal),
+        # Not beyond the sizes that the model was fitted to.
+        "size": math.log10(min(max(traits.passages, 50), 20_000)),
+        "constant": 1.0,
+    }
+
+
+def worth(traits: QueryTraits, evidence: Evidence) -> float:
+    """The probability that the best hit of a query answers it."""
+    inputs = features(traits, evidence)
+    weights = WEIGHTS["coverage" in inputs, "similarity" in inputs]
+    logit = sum(weights[name] * value for name, value in inputs.items())
+    return 1.0 / (1.0 + math.exp(-max(min(logit, 50.0), -50.0)))
+
+
+# Fitted by ``bench/floor.py --fit``: with words and vectors, with words alone, with vectors alone.
+_BY_BOTH = {
+    "coverage": 2.126,
+    "strong_coverage": 0.461,
+    "strong_terms": 1.153,
+    "similarity": 3.375,
+    "speaker": 0.949,
+    "other_speaker": -2.377,
+    "period": 2.103,
+    "terms": 1.540,
+    "unknown": -1.273,
+    "request": -2.236,
+    "personal": 1.196,
+    "size": -1.652,
+    "constant": -1.408,
+}
+_BY_WORDS = {
+    "coverage": 2.538,
+    "strong_coverage": 0.657,
+    "strong_terms": 1.348,
+    "speaker": 0.722,
+    "other_speaker": -2.279,
+    "period": 1.846,
+    "terms": 1.934,
+    "unknown": -1.609,
+    "request": -2.466,
+    "personal": 1.403,
+    "size": -1.666,
+    "constant": -0.994,
+}
+_BY_VECTORS = {
+    "similarity": 4.756,
+    "speaker": 1.120,
+    "other_speaker": -1.816,
+    "period": 2.134,
+    "terms": 1.396,
+    "unknown": -3.078,
+    "request": -2.507,
+    "personal": 0.975,
+    "size": -1.685,
+    "constant": 0.714,
+}
+WEIGHTS: Mapping[tuple[bool, bool], Mapping[str, float]] = {
+    (True, True): _BY_BOTH,
+    (True, False): _BY_WORDS,
+    (False, True): _BY_VECTORS,
+    # Found by its neighbours alone.
+    (False, False): {
+        **{name: 0.0 for name in _BY_VECTORS if name != "similarity"},
+        "constant": -4.0,
+    },
+}
