@@ -237,3 +237,12 @@ def test_profile_of_many_memories_reads_few_of_them(
     monkeypatch.setattr(log, "find_at_positions", counted)
     lines = len(shown(space.profile(tokens=600)))
     assert 20 < lines <= len(read) < lines + 60
+
+
+def test_profile_keeps_a_pinned_fact_first_when_a_newer_one_holds(space: Space) -> None:
+    pinned = space.remember(
+        "Lives in Oslo", category="person", subject="Ana", valid_to="2024-05-01", pinned=True
+    )
+    newer = space.remember("Lives in Bergen", category="person", subject="Ana")
+    profile = space.profile()
+    assert shown(profile) == [pinned.id, newer.id] and profile.count(PINNED_TITLE) == 1

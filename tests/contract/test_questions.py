@@ -63,6 +63,14 @@ def test_question_leads_to_the_answer_that_follows(stores: Stores, embedder: str
     assert space.recall("what city do I live in?", limit=3)[0].text == "Porto, since June."
 
 
+def test_question_of_the_assistant_that_was_answered_with_yes_is_recalled(space: Space) -> None:
+    session = space.session("s")
+    session.append_many([reply("Shall we order oak for the deck?"), user("Yes.")])
+    assert [hit.text for hit in space.recall("what do we order for the deck?")] == [
+        "Shall we order oak for the deck?"
+    ]
+
+
 def test_long_reply_is_found_by_the_question_before_it(space: Space) -> None:
     session = space.session("s")
     session.append(user("How do I prune the espalier?"))

@@ -20,7 +20,7 @@ from reverie.model import Event, Origin, Scope
 from reverie.protocols import Owner, Transaction
 from reverie.text.messages import digest, role_of, speaker_of, text_of
 from reverie.text.normalize import replace_surrogates
-from reverie.text.speech_acts import SpeechAct, classify
+from reverie.text.speech_acts import SpeechAct, asks_yes_or_no, classify
 
 # The chain before the first message.
 EMPTY_CHAIN = ""
@@ -124,9 +124,12 @@ def act_of(message: Mapping[str, Any], text: str) -> SpeechAct:
     """What a message does; ``text`` is its text, from ``message_text``.
 
     Only the user and the assistant ask one another for knowledge. People with names talk among
-    themselves, and what one of them asks tells the others something too.
+    themselves, and what one of them asks tells the others something too. So does what the assistant
+    asks for a yes or no: "Shall we take oak?" says what the answer means.
     """
     if speaker_of(message) is not None or role_of(message) not in {"user", "assistant"}:
+        return SpeechAct.STATEMENT
+    if role_of(message) == "assistant" and asks_yes_or_no(text):
         return SpeechAct.STATEMENT
     return classify(text)
 

@@ -240,8 +240,11 @@ def choose(
         misses += 1
         if misses == MAX_MISSES:
             break
-    chosen.sort(key=lambda pair: (not pair[1].pinned, *category_order(pair)))
-    return ChosenProfile(newest_first(chosen, lambda pair: pair[1]), misses > 0)
+    chosen.sort(key=category_order)
+    # Pinned memories come first, below a title of their own.
+    parts = ([pair for pair in chosen if pair[1].pinned == pinned] for pinned in (True, False))
+    ordered = [pair for part in parts for pair in newest_first(part, lambda pair: pair[1])]
+    return ChosenProfile(ordered, misses > 0)
 
 
 def category_order(pair: PlacedMemory) -> tuple[str, int, int, str]:

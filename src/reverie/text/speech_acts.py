@@ -35,6 +35,8 @@ _ASKING = re.compile(
     rf"(?:(?:what|who|where|when|why|how)(?:'s\b| {_AUXILIARY}\b)|"
     rf"(?:which|whose|what|how)(?: (?!(?:i|you|we|they|he|she|it)\b)\w+){{1,3}} {_AUXILIARY}\b)"
 )
+# A question that has it wants more than a yes or no.
+_QUESTION_WORD = re.compile(r"\b(?:what|who|whom|whose|which|where|when|why|how)\b", re.IGNORECASE)
 # A clause in which the speaker states something of their own inside a question.
 _OWN_CLAUSE = re.compile(
     r"(?:^|[,;:(–—]|\b(?:and|but|since|because|as|so|though|although|that|who|which|if|while)\b)"
@@ -95,6 +97,11 @@ def classify(text: str) -> SpeechAct:
     if words <= MAX_QUESTION_WORDS and all(map(_is_question, told)):
         return SpeechAct.QUESTION
     return SpeechAct.STATEMENT
+
+
+def asks_yes_or_no(text: str) -> bool:
+    """Whether a message is a question without a question word."""
+    return classify(text) == SpeechAct.QUESTION and _QUESTION_WORD.search(text) is None
 
 
 def _is_filler(sentence: str) -> bool:
