@@ -47,6 +47,19 @@ def test_reading_proposals_commands_create_no_store(
     assert list(reverie.folder.iterdir()) == []
 
 
+def test_commands_hint_at_proposals_that_wait(reverie: CommandLine) -> None:
+    propose(reverie, "Ab3dE6gH", "The user is Ana")
+    hint = "1 proposal waits for your answer: reverie proposals list"
+    assert hint in reverie.run("list").stderr
+    assert hint in reverie.run("remember", "Tea is hot").stderr
+    assert hint not in reverie.run("list", "--json").stderr
+    assert hint not in reverie.run("proposals", "list").stderr
+    propose(reverie, "Cd4fG7hJ", "The user is Bo")
+    assert "2 proposals wait for your answer" in reverie.run("list").stderr
+    reverie.run("proposals", "accept", "Ab3dE6gH", "Cd4fG7hJ")
+    assert "answer" not in reverie.run("list").stderr
+
+
 def test_proposals_help_says_which_writes_never_ask(reverie: CommandLine) -> None:
     output = " ".join(reverie.text("proposals", "--help").split())
     assert "a new fact learned from a session is proposed" in output

@@ -171,7 +171,7 @@ def test_known_memory_is_updated_without_asking(stores: Stores, mind: Mind, poli
     assert ana.space.proposals(include_answered=True) == []
     assert ana.recalled("Which team is Sarah on?") == [moved]
     notice = f"{NOTIFY_HEADING}- [id:{sarah.id}] {moved}\n"
-    assert ana.session.context().notices == (notice if policy == "notify" else "")
+    assert ana.session.context().notices == ("" if policy == "silent" else notice)
 
 
 def test_learned_memory_is_announced_once(stores: Stores, mind: Mind) -> None:

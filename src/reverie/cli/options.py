@@ -116,9 +116,22 @@ class CommonOptions:
         """Open the space of the options or settings, with a person's trust."""
         with self.open_store(create=create) as store:
             settings = store.settings
-            yield store.space(
+            space = store.space(
                 settings.space, user=settings.user or None, actor="cli", trust="person"
             )
+            yield space
+            self._hint_at_proposals(space)
+
+    def _hint_at_proposals(self, space: Space) -> None:
+        """Say at the end how many proposals wait for an answer, unless the command is for them."""
+        command = click.get_current_context()
+        if self.as_json or "proposals" in command.command_path.split():
+            return
+        waiting = len(space.proposals())
+        if waiting:
+            wait = "proposal waits" if waiting == 1 else "proposals wait"
+            hint = f"{waiting} {wait} for your answer: reverie proposals list"
+            command.call_on_close(lambda: print_stderr(hint))
 
     def confirm(self, question: str, refusal: str) -> None:
         """Ask the person at the terminal, and exit if they decline.

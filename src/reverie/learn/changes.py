@@ -67,6 +67,7 @@ USER_TERMS = frozenset(analyse("user").counts)
 ERASED_SINCE = "something was erased after this was said"
 CHANGED_SINCE = "something like it was revised or forgotten after this was said"
 SAID_SINCE = "something like it was said later and is remembered already"
+DOUBTFUL = "it was said with doubt"
 UNREQUESTED = "it tells the assistant what to do, and was not asked for"
 
 

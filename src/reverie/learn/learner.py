@@ -21,7 +21,9 @@ from reverie.learn.overtaken import LaterTurns
 from reverie.learn.prompts import Decision, Fact
 from reverie.learn.rules import patterns
 from reverie.learn.rules.own_words import find_own_words
+from reverie.learn.rules.sentences import ignoring_case
 from reverie.model import Memory, Origin, Trust
+from reverie.prompt.consent import asks_first
 from reverie.protocols import Answer, ChatModel, Owner, Transaction
 from reverie.recall import recall
 from reverie.recall.query import Query
@@ -41,6 +43,13 @@ MAX_RECONCILE_TRIES = 5
 MAX_CALLS = 20
 EARLIER_EVENTS = 4
 EARLIER_CHARS = 500
+# Words by which people say that they are not sure of what they say. Without them it is a statement.
+_HEDGE = ignoring_case(
+    r",? ?\b(?:i (?:think|guess|believe|suppose|assume)(?: that)?|"
+    r"i'm (?:pretty|fairly|quite|almost) sure(?: that)?|"
+    r"(?:i'm )?not (?:quite |entirely )?sure,? but|if i remember (?:right|correctly)|"
+    r"maybe|perhaps|probably|possibly|presumably|most likely)\b,? ?"
+)
 # A fixed text: words of the turn would survive in the log when the turn is erased.
 RETRACTED_REASON = "a later turn says that it is no longer so"
 
@@ -113,11 +122,25 @@ def _learn_by_rules(runtime: Runtime, claim: Claim, turn: UserTurn) -> None:
             planned = plan_by_rules(tx, claim.owner, valid, turn.position, runtime.clock.now())
         if not later.complete:
             planned = [replace(each, doubt=changes.SAID_SINCE) for each in planned]
+        planned += _doubtful_changes(runtime, turn)
         retracted = frozenset(overtaken.statement_slot(each) for each in valid if each.retracts)
         plan = Plan(planned, seen, later, "agent", RULES_SOURCE, retracted)
         if _try_apply(runtime, claim, turn, plan):
             return
     raise StalePlan("memories kept changing while a turn was learned from")
+
+
+def _doubtful_changes(runtime: Runtime, turn: UserTurn) -> list[PlannedChange]:
+    """Return what a turn states only with doubt: questions to the person, if these are asked."""
+    if not asks_first(runtime.settings.write_policy):
+        return []
+    certain = {each.content for each in read_statements(turn)}
+    without_hedges = _HEDGE.sub(" ", turn.own.text)
+    return [
+        replace(_addition(each), doubt=changes.DOUBTFUL)
+        for each in patterns.extract_statements(without_hedges)
+        if each.content not in certain and not each.retracts
+    ]
 
 
 def read_statements(turn: UserTurn) -> list[patterns.Statement]:
@@ -254,6 +277,12 @@ def _ask_and_apply(runtime: Runtime, claim: Claim, turn: UserTurn, model: Counte
             seen = log.last_position(tx, claim.owner)
             later = overtaken.list_later_turns(tx, claim, turn.position)
         planned = _plan_by_model(runtime, claim, model, turn, facts)
+        stated = {changes.comparison_key(each.content) for each in facts}
+        planned += [
+            each
+            for each in _doubtful_changes(runtime, turn)
+            if changes.comparison_key(each.content) not in stated
+        ]
         if _try_apply(runtime, claim, turn, Plan(planned, seen, later, "model", model.name)):
             return
     raise StalePlan("memories kept changing while a turn was learned from")

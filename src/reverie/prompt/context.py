@@ -470,22 +470,26 @@ def _render_hit(hit: Hit) -> str:
 def _render_notices(
     tx: Transaction, runtime: Runtime, owner: Owner, ranges: Sequence[EventRange]
 ) -> str:
-    """What the model should tell the user: open proposals, or what was just remembered."""
+    """What the model should tell the user: open proposals, and what was just remembered.
+
+    Also under the policy ``ask`` something is remembered without asking: changes of a memory, and
+    what the user asked for.
+    """
     policy = runtime.settings.write_policy.lower()
+    if policy not in {"ask", "notify"}:
+        return ""
     names = {each_range.session for each_range in ranges}
-    if policy == "ask":
-        open_proposals = [
-            f"- [proposal {each.id}] {subject_prefix(each.subject)}{escape_line(each.content)}\n"
-            for each in proposals.list_proposals(tx, owner)
-            if each.origin.session in names
-        ][-MAX_NOTICES:]
-        return ASK_HEADING + "".join(open_proposals) if open_proposals else ""
-    learned = _recently_learned(tx, owner, ranges) if policy == "notify" else []
-    lines = [
+    questions = [
+        f"- [proposal {each.id}] {subject_prefix(each.subject)}{escape_line(each.content)}\n"
+        for each in (proposals.list_proposals(tx, owner) if policy == "ask" else ())
+        if each.origin.session in names
+    ][-MAX_NOTICES:]
+    learned = [
         f"- [id:{memory.id}] {subject_prefix(memory.subject)}{escape_line(memory.content)}\n"
-        for memory in learned
-    ]
-    return NOTIFY_HEADING + "".join(lines[-MAX_NOTICES:]) if lines else ""
+        for memory in _recently_learned(tx, owner, ranges)
+    ][-MAX_NOTICES:]
+    asked = ASK_HEADING + "".join(questions) if questions else ""
+    return asked + (NOTIFY_HEADING + "".join(learned) if learned else "")
 
 
 def _recently_learned(tx: Transaction, owner: Owner, ranges: Sequence[EventRange]) -> list[Memory]:

@@ -23,6 +23,7 @@ from reverie.server.mcp import (
 from reverie.server.mcp import (
     tools as mcp_tools,
 )
+from tests.messages import propose
 from tests.server.agents import (
     ACCEPT,
     ERAS,
@@ -31,7 +32,7 @@ from tests.server.agents import (
     over_stdio,
     text_of,
 )
-from tests.server.conftest import Running
+from tests.server.conftest import Running, Serve
 
 BOSS = {"content": "Alec is my boss at TechCorp", "category": "person", "subject": "Alec"}
 
@@ -96,7 +97,9 @@ def test_mcp_tools_have_the_parameters_of_their_verbs(running: Running) -> None:
     assert {tool.name for tool in tools} == set(server.TOOL_RIGHTS)
     for tool in tools:
         verb = getattr(Space, tool.name)
-        assert set(tool.input_schema["properties"]) <= set(inspect.signature(verb).parameters)
+        # Consent has no tools of its own.
+        own = set(tool.input_schema["properties"]) - {"proposal", "proposals"}
+        assert own <= set(inspect.signature(verb).parameters)
         assert tool.input_schema["additionalProperties"] is False
         assert "Example: {" in tool.description
         _, example = tool.description.split("Example: ")
@@ -265,6 +268,73 @@ def test_mcp_writes_name_the_latest_event_of_their_session(running: Running) -> 
     assert space.get(id).session is None
     _, refused = over_http(running, client_call)
     assert refused.is_error and "needs a session" in text_of(refused)
+
+
+# -- consent --------------------------------------------------------------------------------------
+
+
+def test_mcp_answers_proposals_through_remember_and_forget(running: Running) -> None:
+    space = running.store.space("default")
+    space.session("chat").append({"role": "user", "content": "one"})
+    yes, no = (propose(space, text, Origin("chat", 1)) for text in ("Tea is fine", "Tea is bad"))
+
+    async def answer(client: Client) -> list[Any]:
+        listed = await client.call_tool("memories", {"proposals": True})
+        kept = await client.call_tool("remember", {"proposal": yes})
+        again = await client.call_tool("remember", {"proposal": yes})
+        dropped = await client.call_tool("forget", {"proposal": no, "reason": "they said no"})
+        empty = await client.call_tool("memories", {"proposals": True})
+        return [listed, kept, again, dropped, empty]
+
+    listed, kept, again, dropped, empty = over_http(running, answer)
+    assert [each["id"] for each in listed.structured_content["proposals"]] == [yes, no]
+    assert f"[proposal {yes}]" in text_of(listed) and "forget" in text_of(listed)
+    (memory,) = space.memories()
+    assert kept.structured_content == again.structured_content
+    assert kept.structured_content == {"remembered": True, "id": memory.id}
+    assert dropped.structured_content == {"id": no}
+    assert empty.structured_content["proposals"] == [] and space.proposals() == []
+    assert len(mcp_tools.TOOLS) <= 8
+
+
+def test_mcp_context_tells_the_model_what_to_ask_under_the_policy_ask(serve: Serve) -> None:
+    asking = serve(write_policy="ask")
+    space = asking.store.space("default")
+    space.session("chat").append({"role": "user", "content": "one"})
+    propose(space, "The user likes tea", Origin("chat", 1))
+    silent = serve()
+    assert silent.store.space("default").proposals() == space.proposals()
+
+    async def ask(client: Client) -> str:
+        return text_of(await client.call_tool("context", {"query": "tea"}))
+
+    for headers in ({}, {"X-Reverie-Session": "chat"}, {"X-Reverie-Session": "another"}):
+        known = over_http(asking, ask, headers=headers)
+        assert (
+            known.count("] The user likes tea") == 1 and 'remember with {"proposal": ID}' in known
+        )
+        assert "The user likes tea" not in over_http(silent, ask, headers=headers)
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("remember", {}),
+        ("remember", {"content": "x", "proposal": "Ab3dE6gH"}),
+        ("remember", {"proposal": "Ab3dE6gH", "subject": "x"}),
+        ("forget", {}),
+        ("forget", {"id": "Ab3dE6gH", "proposal": "Ab3dE6gH"}),
+        ("memories", {"proposals": True, "category": "x"}),
+        ("remember", {"proposal": "Ab3dE6gH"}),
+    ],
+)
+def test_mcp_refuses_a_call_that_answers_a_proposal_wrongly(
+    running: Running, tool: str, arguments: dict[str, Any]
+) -> None:
+    async def call(client: Client) -> Any:
+        return await client.call_tool(tool, arguments)
+
+    assert over_http(running, call).is_error
 
 
 # -- answers --------------------------------------------------------------------------------------

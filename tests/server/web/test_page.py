@@ -374,6 +374,23 @@ def test_proposals_are_accepted_and_rejected(
     shows(seen.page.locator(".card").last, "rejected")
 
 
+def test_badge_shows_how_many_proposals_wait(
+    opened: Open, page_server: tuple[Running, Story]
+) -> None:
+    running, story = page_server
+    space = running.store.space(SPACE)
+    seen = opened()
+    badge = seen.page.locator(".sections .badge:not([hidden])")
+    shows(badge, re.compile("^1$"))
+    propose(space, "Ana hates mushrooms")
+    shows(badge, re.compile("^2$"))
+    seen.press("g", "p")
+    seen.page.get_by_role("button", name="Reject").last.click()
+    shows(badge, re.compile("^1$"))
+    space.accept(story.proposal)
+    is_gone(badge)
+
+
 def test_parked_jobs_are_retried_and_dropped(
     opened: Open, page_server: tuple[Running, Story]
 ) -> None:

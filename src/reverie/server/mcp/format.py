@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from reverie.model import Hit, Memory, Version
+from reverie.model import Hit, Memory, Proposal, Version
 from reverie.prompt.escape import escape_line, escape_name, subject_prefix
 from reverie.prompt.validity import validity_note
 from reverie.serialize import format_time, to_json_value
@@ -32,6 +32,12 @@ def format_memory(memory: Memory) -> str:
     """``[id] (category, date) [subject] content``; a memory may have no subject."""
     shown = memory.content[:MAX_SHOWN]
     return _line(memory, shown + _rest(memory, len(shown)))
+
+
+def format_proposal(proposal: Proposal) -> str:
+    """``[proposal id] (category, date) content``."""
+    about = f"({escape_name(proposal.category)}, {_day(proposal.proposed_at)})"
+    return f"[proposal {proposal.id}] {about} {escape_line(proposal.content)}"
 
 
 def format_hit(hit: Hit) -> str:

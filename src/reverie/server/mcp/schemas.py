@@ -59,15 +59,16 @@ class _Arguments(TypedDict, total=False):
 
 
 class RememberArguments(_Arguments, total=False):
-    content: Required[
-        Annotated[
-            str,
-            Field(
-                description="self-contained, with names instead of pronouns",
-                min_length=1,
-                max_length=MAX_CONTENT,
-            ),
-        ]
+    content: Annotated[
+        str,
+        Field(
+            description="self-contained, with names instead of pronouns",
+            min_length=1,
+            max_length=MAX_CONTENT,
+        ),
+    ]
+    proposal: Annotated[
+        str, Field(description="instead: a proposal that the user agreed to", max_length=200)
     ]
     kind: Kind
     category: Category
@@ -110,6 +111,7 @@ class MemoriesArguments(_Arguments, total=False):
     kind: Kind
     where: Where
     include_forgotten: bool
+    proposals: Annotated[bool, Field(description="only what waits for the user's consent")]
     as_of: AsOf
     limit: Annotated[int, Field(description=f"default {DEFAULT_LISTED}", ge=1, le=MAX_LISTED)]
     after: Annotated[str, Field(description="the last id of the part before", max_length=200)]
@@ -136,7 +138,10 @@ class ReviseArguments(_Arguments, total=False):
 
 
 class ForgetArguments(_Arguments, total=False):
-    id: Required[Id]
+    id: Id
+    proposal: Annotated[
+        str, Field(description="instead: a proposal that the user declined", max_length=200)
+    ]
     reason: Reason
     key: Key
 

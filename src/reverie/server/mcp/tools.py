@@ -6,12 +6,14 @@ No tool takes the scope as an argument: it comes with the request.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from reverie.aio import AsyncSession, AsyncSpace
 from reverie.dates import parse_as_of
+from reverie.errors import InvalidInput
 from reverie.model import Right
+from reverie.prompt import consent
 from reverie.prompt.escape import escape_name
 from reverie.server.mcp import format as mcp_format
 from reverie.server.mcp import schemas
@@ -64,7 +66,15 @@ HISTORY_HEADING = "The conversation so far:"
 ToolFunction = Callable[[ToolScope, dict[str, Any]], Awaitable[ToolResult]]
 
 
+ANSWER_HINT = (
+    'When they agree, call remember with {"proposal": ID}; when they decline, forget with it.'
+)
+
+
 async def remember(scoped: ToolScope, given: dict[str, Any]) -> ToolResult:
+    if _names_proposal(given, "content"):
+        memory = await scoped.space.accept(given["proposal"], key=given.get("key"))
+        return ToolResult(f"Remembered as [{memory.id}].", {"remembered": True, "id": memory.id})
     memory = await (scoped.session or scoped.space).remember(**given)
     known = memory.version > 1
     lines = [
@@ -96,6 +106,8 @@ async def recall(scoped: ToolScope, given: dict[str, Any]) -> ToolResult:
 
 
 async def memories(scoped: ToolScope, given: dict[str, Any]) -> ToolResult:
+    if given.pop("proposals", False):
+        return await _proposals(scoped, given)
     limit = given.pop("limit", DEFAULT_LISTED)
     found = await scoped.space.memories(limit=limit + 1, **await _resolve_as_of(scoped, given))
     shown, more = found[:limit], len(found) > limit
@@ -108,6 +120,32 @@ async def memories(scoped: ToolScope, given: dict[str, Any]) -> ToolResult:
     )
 
 
+async def _proposals(scoped: ToolScope, given: dict[str, Any]) -> ToolResult:
+    if given.keys() - {"limit"}:
+        raise InvalidInput("only limit goes with proposals")
+    limit = given.get("limit", DEFAULT_LISTED)
+    waiting = await scoped.space.proposals()
+    shown = waiting[:limit]
+    lines = [mcp_format.format_proposal(each) for each in shown]
+    values = {
+        "memories": [],
+        "more": len(waiting) > limit,
+        "proposals": [{"id": each.id, "content": each.content} for each in shown],
+    }
+    if not shown:
+        return ToolResult("Nothing waits for consent.", values)
+    return ToolResult("\n".join([mcp_format.DATA_NOTICE, *lines, ANSWER_HINT]), values)
+
+
+def _names_proposal(given: Mapping[str, Any], otherwise: str) -> bool:
+    """Whether a call answers a proposal; raises unless it names one of the two."""
+    if ("proposal" in given) == (otherwise in given):
+        raise InvalidInput(f"give either {otherwise} or proposal")
+    if "proposal" in given and given.keys() - {"proposal", "reason", "key"}:
+        raise InvalidInput("a proposal is answered as it is: give nothing else with it")
+    return "proposal" in given
+
+
 async def revise(scoped: ToolScope, given: dict[str, Any]) -> ToolResult:
     memory = await scoped.space.revise(given.pop("id"), **given)
     return ToolResult(
@@ -117,6 +155,9 @@ async def revise(scoped: ToolScope, given: dict[str, Any]) -> ToolResult:
 
 
 async def forget(scoped: ToolScope, given: dict[str, Any]) -> ToolResult:
+    if _names_proposal(given, "id"):
+        rejected = await scoped.space.reject(given.pop("proposal"), **given)
+        return ToolResult(f"Dropped proposal {rejected.id}.", {"id": rejected.id})
     memory = await scoped.space.forget(given.pop("id"), **given)
     return ToolResult(
         f"Forgot [{memory.id}]. Its history stays: the user can restore it on the page or with "
@@ -144,9 +185,20 @@ async def context(scoped: ToolScope, given: dict[str, Any]) -> ToolResult:
         known = await scoped.space.context(query, tokens=tokens, update_tool=tool)
     messages = [HISTORY_HEADING, *map(mcp_format.format_message, known.history)]
     history = "\n".join(messages) if known.history else ""
+    known = replace(known, notices=await _consent_notice(scoped) or known.notices)
     return ToolResult(
         "\n\n".join(filter(None, (known.system, history))) or "Nothing is remembered yet."
     )
+
+
+async def _consent_notice(scoped: ToolScope) -> str:
+    """Return what to ask the user, in any conversation: MCP alone tells nobody that it waits."""
+    if not scoped.may_write:
+        return ""
+    if not consent.asks_first(scoped.space.handle.runtime.settings.write_policy):
+        return ""
+    waiting = [(each.id, each) for each in await scoped.space.proposals()]
+    return consent.render_questions(waiting, ANSWER_HINT)
 
 
 async def _resolve_as_of(scoped: ToolScope, given: dict[str, Any]) -> dict[str, Any]:
@@ -231,7 +283,10 @@ TOOLS = (
         ArgumentValidator(schemas.MemoriesArguments),
         memories,
         _object_schema(
-            ("memories", "more"), memories=_array_schema("id", "kind", "content"), more=_BOOLEAN
+            ("memories", "more"),
+            memories=_array_schema("id", "kind", "content"),
+            more=_BOOLEAN,
+            proposals=_array_schema("id", "content"),
         ),
         idempotent=True,
     ),
@@ -255,7 +310,7 @@ TOOLS = (
         'changed, revise it. Example: {"id": "a1b2c3d4", "reason": "the user asked"}',
         ArgumentValidator(schemas.ForgetArguments),
         forget,
-        _VERSION_SCHEMA,
+        _object_schema(("id",), id=_STRING, version=_INTEGER),
         destructive=True,
         idempotent=True,
     ),

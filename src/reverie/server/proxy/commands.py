@@ -11,21 +11,29 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from reverie.errors import ReverieError
+from reverie.errors import NotFound, ReverieError
 from reverie.memory.space import Space
-from reverie.model import Memory, Mode
+from reverie.model import Memory, Mode, Proposal
+from reverie.prompt import consent
 from reverie.prompt.escape import escape_line, escape_text, subject_prefix
 from reverie.server.errors import public_detail
 from reverie.text.messages import role_of, user_text
 from reverie.text.normalize import one_line
 
 COMMAND = "/memory"
-VERBS = frozenset({"list", "search", "delete", "undo", "help"})
+VERBS = frozenset({"list", "search", "delete", "undo", "proposals", "keep", "drop", "help"})
+WRITING_VERBS = frozenset({"delete", "undo", "keep", "drop"})
 MAX_LISTED = 100
 MAX_FOUND = 10
 MAX_NEAR = 3
 NO_MEMORIES = "No memories stored yet."
-USAGE = "Usage: /memory list, /memory search <words>, /memory delete <id>, /memory undo"
+USAGE = (
+    "Usage: /memory list, /memory search <words>, /memory delete <id>, /memory undo, "
+    "/memory proposals, /memory keep <number>, /memory drop <number>"
+)
+NO_PROPOSALS = "Nothing waits for your answer."
+PROPOSALS_FOOTER = "Use /memory keep <number> or /memory drop <number>; several at once are fine."
+ANSWER_HINT = 'They answer with "/memory keep N" or "/memory drop N".'
 FOOTER = "Use /memory delete <id> to remove a memory."
 
 
@@ -66,12 +74,16 @@ def _run_command(space: Space, command: str, *, may_write: bool) -> str:
         match verb.lower():
             case "search":
                 return _search(space, rest)
-            case "delete" | "undo" if not may_write:
+            case verb if verb in WRITING_VERBS and not may_write:
                 return "Error: this needs a token that may write, and X-Reverie-Mode: write."
             case "delete":
                 return _delete(space, rest)
             case "undo":
                 return _undo(space)
+            case "proposals":
+                return _proposals(space)
+            case "keep" | "drop" as answer:
+                return _answer(space, answer, rest)
             case "help":
                 return USAGE
             case _:
@@ -133,6 +145,60 @@ def _undo(space: Space) -> str:
         key=lambda memory: space.history(memory.id)[-1].position,
     )
     return f"Restored: '{one_line(space.restore(last.id).content)}'"
+
+
+# -- consent --------------------------------------------------------------------------------------
+
+
+def proposal_notice(space: Space) -> str:
+    """Return what to tell the model about proposals that wait for the person; empty if nothing."""
+    if not consent.asks_first(space.runtime.settings.write_policy) or not space.proposals():
+        return ""
+    return consent.render_questions(_waiting(space), ANSWER_HINT)
+
+
+def _waiting(space: Space) -> list[tuple[str, Proposal]]:
+    """List the proposals without an answer, each with its number.
+
+    The number is its place among all proposals ever made here: answering one does not change the
+    numbers of the others, which the person still reads in an earlier message.
+    """
+    every = enumerate(space.proposals(include_answered=True), 1)
+    return [(str(number), each) for number, each in every if each.answer is None]
+
+
+def _proposals(space: Space) -> str:
+    waiting = _waiting(space)
+    if not waiting:
+        return NO_PROPOSALS
+    more = len(waiting) - MAX_LISTED
+    lines = [f"{number}. {escape_line(each.content)}" for number, each in waiting[:MAX_LISTED]]
+    if more > 0:
+        lines.append(f"… and {more} more.")
+    return "\n".join(["❔ Not remembered yet:", "", *lines, "", PROPOSALS_FOOTER])
+
+
+def _answer(space: Space, answer: str, named: str) -> str:
+    """Accept or reject the proposals that are named by their numbers or ids."""
+    names = [name.strip("[],.") for name in named.replace(",", " ").split()]
+    if not names:
+        return f"Usage: /memory {answer} <number>"
+    waiting = dict(_waiting(space))
+    by_id = {each.id: each for each in waiting.values()}
+    chosen = []
+    for name in names:
+        proposal = waiting.get(name.lstrip("#")) or by_id.get(name)
+        if proposal is None:
+            raise NotFound(f"no proposal {name} waits: /memory proposals shows those that do")
+        chosen.append(proposal)
+    return "\n".join([_answer_one(space, answer, each) for each in chosen])
+
+
+def _answer_one(space: Space, answer: str, proposal: Proposal) -> str:
+    if answer == "keep":
+        return f"Remembered: '{one_line(space.accept(proposal.id).content)}'"
+    rejected = space.reject(proposal.id, reason="the user said /memory drop")
+    return f"Dropped: '{one_line(rejected.content)}'"
 
 
 def _line(memory: Memory) -> str:

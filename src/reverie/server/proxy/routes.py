@@ -122,7 +122,10 @@ async def chat(request: Request) -> Response:
             handle, body.history, named.session, options, ranking, store=store
         )
         additions = turn.prompt_additions
-        return turn, body.with_memory(additions.profile, additions.per_turn)
+        # Who may not write cannot answer either.
+        notice = commands.proposal_notice(handle) if store and options.limit != 0 else ""
+        per_turn = "\n".join(filter(None, (additions.per_turn, notice)))
+        return turn, body.with_memory(additions.profile, per_turn)
 
     turn, content = await aio.run_with_handle(space, begin)
     return await _relay(request, content, space, turn)

@@ -25,6 +25,7 @@ const TITLES = {
 };
 const LAST_SPACE = "reverie.space";
 const SHARED = "";
+const PAUSE = 150;
 
 export class Shell {
   #spaces = [];
@@ -36,6 +37,8 @@ export class Shell {
   #whose = el("div", { class: "whose" });
   #links = el("nav", { class: "sections", "aria-label": "Sections" });
   #aside = el("div", { class: "aside" });
+  #waiting = el("span", { class: "badge", hidden: true });
+  #gathering = 0;
   #live = el("span", { class: "live", title: "Follows changes as they happen" });
 
   /** Draws the frame; `show` fills it with what the address says. */
@@ -73,6 +76,7 @@ export class Shell {
     this.#choose(asked.section === "jobs" && !may("admin") ? "memories" : asked.section);
     this.#drawWhose();
     this.#drawLinks();
+    this.#countProposals();
     document.title = `${TITLES[this.#section]} · ${scope.space} · Reverie`;
     await guarded(() => this.#view.show(asked));
     if (turn === this.#turns) this.#main.removeAttribute("aria-busy");
@@ -87,6 +91,7 @@ export class Shell {
   }
 
   close() {
+    clearTimeout(this.#gathering);
     this.#unfollow();
     this.#leaveView();
     Object.assign(scope, { space: null, user: null });
@@ -106,6 +111,7 @@ export class Shell {
     const heard = (change) => {
       if (change.memory) changed(change.memory, change.version);
       this.#view?.changed?.(change);
+      if (["propose", "accept", "reject", "erase"].includes(change.op)) this.#countProposals();
     };
     this.#unfollow = follow(position, heard, (state) => {
       this.#live.textContent = state;
@@ -155,9 +161,24 @@ export class Shell {
     const offered = route.SECTIONS.filter((each) => each !== "jobs" || may("admin"));
     const link = (each) => {
       const current = each === this.#section ? "page" : null;
-      return el("a", { href: route.link(each), "aria-current": current }, TITLES[each]);
+      const badge = each === "proposals" ? this.#waiting : null;
+      return el("a", { href: route.link(each), "aria-current": current }, TITLES[each], badge);
     };
     fill(this.#links, offered.map(link));
+  }
+
+  /** Shows how many proposals wait for an answer beside the link to them. */
+  #countProposals() {
+    clearTimeout(this.#gathering);
+    this.#gathering = setTimeout(async () => {
+      const { space, user } = scope;
+      if (space === null) return;
+      const { proposals: waiting } = await ask("GET", "/api/proposals").catch(() => ({}));
+      if (!waiting || scope.space !== space || scope.user !== user) return;
+      this.#waiting.hidden = waiting.length === 0;
+      this.#waiting.textContent = String(waiting.length);
+      this.#waiting.title = `${waiting.length} waiting for an answer`;
+    }, PAUSE);
   }
 
   /** Spaces that are there, that the token is for, and the one that is looked at. */
