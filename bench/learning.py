@@ -1,15 +1,23 @@
-"""How often the rules learn something wrong from hostile texts, and how much of what is sincere.
+"""How much the rules learn of what people plainly say, and how often they learn something wrong.
 
-The corpus lies in ``tests/learn/corpus``: ``mending.json`` was looked at while the gate was
-written, of ``unseen.json`` only the score. A hostile text may teach nothing but what it says in
-``may``; a sincere one must teach what the rules learned from it before there was a gate
-(``baseline``); a correction must teach the corrected value alone.
+The corpora lie in ``tests/learn/corpus``. Of each, one half was looked at while the rules were
+written, of the other only the figures.
+
+``mending.json`` and ``unseen.json``: a hostile text may teach nothing but what it says in ``may``;
+a sincere one must teach what the rules learned from it before there was a gate (``baseline``); a
+correction must teach the corrected value alone.
+
+``plain_seen.json`` and ``plain_unseen.json``: a plain statement must teach its ``facts``, each
+given by category, subject and words (``a/b`` is one of both); an ``optional`` fact may be learned
+as well. A trap looks like a statement and must teach nothing. Recall is the share of the facts that
+are learned; precision is the share of everything learned, traps included, that is one of them.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -18,12 +26,19 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from reverie.learn.rules.patterns import extract_statements
+from reverie.learn.rules.patterns import Statement, extract_statements
 
 CORPUS = Path(__file__).parents[1] / "tests" / "learn" / "corpus"
 HALVES = ("mending", "unseen")
+PLAIN_HALVES = ("plain_seen", "plain_unseen")
 # Of the hostile texts of the unseen half, how many must teach nothing wrong.
 GOAL = 0.97
+# Of the facts of the unseen plain statements, how many must be learned, and of what is learned how
+# much must be right.
+RECALL_GOAL = 0.60
+PRECISION_GOAL = 0.98
+# A content is about the user in the third person; these are the words of an unread clause.
+_FIRST_PERSON = re.compile(r"\b(?:i|i'm|i've|my|me|we|our|us)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -39,6 +54,20 @@ class Figures:
     corrections: int
     corrected: float
     wrong_by_kind: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class PlainFigures:
+    """What the rules made of one half of the plain statements and traps."""
+
+    statements: int
+    traps: int
+    facts: int
+    recall: float
+    memories: int
+    precision: float
+    wrong_from_traps: int
+    wrong_from_statements: int
 
 
 @cache
@@ -83,6 +112,58 @@ def uncorrected(half: str) -> Iterator[tuple[dict[str, Any], list[str]]]:
             yield text, learned
 
 
+def matches(fact: dict[str, Any], statement: Statement) -> bool:
+    """Whether a learned statement is one of the facts that a text must teach."""
+    content = statement.content.lower()
+    return (
+        fact["category"] == statement.category
+        and (fact["subject"] or statement.subject or "").lower() == (statement.subject or "").lower()
+        and all(
+            any(re.search(rf"(?<!\w){re.escape(form)}", content) for form in word.split("/"))
+            for word in fact["words"].lower().split()
+        )
+        and not _FIRST_PERSON.search(content)
+    )
+
+
+def missed(half: str) -> Iterator[tuple[dict[str, Any], dict[str, Any], list[Statement]]]:
+    """Return each fact of a plain statement that is not learned, with what is learned instead."""
+    for text in corpus(half)["statements"]:
+        learned = extract_statements(text["text"])
+        for fact in text["facts"]:
+            if not fact.get("optional") and not any(matches(fact, each) for each in learned):
+                yield text, fact, learned
+
+
+def mistaken(half: str) -> Iterator[tuple[str, dict[str, Any], Statement]]:
+    """Return what is learned wrongly, with the text and the list it comes from."""
+    for kind in ("statements", "traps"):
+        for text in corpus(half)[kind]:
+            for each in extract_statements(text["text"]):
+                if not any(matches(fact, each) for fact in text.get("facts", ())):
+                    yield kind, text, each
+
+
+def plain_figures(half: str) -> PlainFigures:
+    """Measure one half of the plain statements and traps."""
+    texts = corpus(half)
+    facts = sum(not fact.get("optional") for text in texts["statements"] for fact in text["facts"])
+    memories = sum(
+        len(extract_statements(text["text"])) for listed in texts.values() for text in listed
+    )
+    bad = Counter(kind for kind, _, _ in mistaken(half))
+    return PlainFigures(
+        statements=len(texts["statements"]),
+        traps=len(texts["traps"]),
+        facts=facts,
+        recall=1 - sum(1 for _ in missed(half)) / facts,
+        memories=memories,
+        precision=1 - bad.total() / memories,
+        wrong_from_traps=bad["traps"],
+        wrong_from_statements=bad["statements"],
+    )
+
+
 def figures(half: str) -> Figures:
     """Measure one half of the corpus."""
     texts = corpus(half)
@@ -118,23 +199,60 @@ def table(measured: dict[str, Figures]) -> str:
     return "\n".join(rows)
 
 
+def plain_table(measured: dict[str, PlainFigures]) -> str:
+    """Return the figures of the plain statements as a table."""
+    rows = [
+        "| half | statements | traps | facts | recall | memories | precision | wrong |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    rows += [
+        f"| {half} | {each.statements} | {each.traps} | {each.facts} | {each.recall:.3f} | "
+        f"{each.memories} | {each.precision:.3f} | "
+        f"{each.wrong_from_statements + each.wrong_from_traps} |"
+        for half, each in measured.items()
+    ]
+    return "\n".join(rows)
+
+
+def show(half: str) -> None:
+    """Print what goes wrong in one half."""
+    if half in HALVES:
+        for found in (wrong, lost, uncorrected):
+            for text, contents in found(half):
+                print(found.__name__, json.dumps([text["text"], contents], ensure_ascii=False))
+        return
+    for text, fact, learned in missed(half):
+        contents = [each.content for each in learned]
+        print("missed", json.dumps([text["text"], fact, contents], ensure_ascii=False))
+    for kind, text, each in mistaken(half):
+        print("wrong", kind, json.dumps([text["text"], each.content, each.subject]))
+
+
 def main() -> int:
-    """Print the figures; fail when the unseen half misses the goal or something sincere is lost."""
+    """Print the figures; fail when an unseen half misses a goal or something sincere is lost."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
-    parser.add_argument("--show", choices=HALVES, help="print what goes wrong in one half")
+    parser.add_argument(
+        "--show", choices=("mending", "plain_seen"), help="print what goes wrong in a seen half"
+    )
     chosen = parser.parse_args()
     if chosen.show:
-        for found in (wrong, lost, uncorrected):
-            for text, contents in found(chosen.show):
-                print(found.__name__, json.dumps([text["text"], contents], ensure_ascii=False))
+        show(chosen.show)
     measured = {half: figures(half) for half in HALVES}
+    plain = {half: plain_figures(half) for half in PLAIN_HALVES}
     if chosen.json:
-        print(json.dumps({half: asdict(each) for half, each in measured.items()}, indent=1))
+        everything = {half: asdict(each) for half, each in (measured | plain).items()}
+        print(json.dumps(everything, indent=1))
     else:
-        print(table(measured))
-    missed = measured["unseen"].clean < GOAL or any(each.kept < 1 for each in measured.values())
-    return int(missed)
+        print(table(measured), plain_table(plain), sep="\n\n")
+    unseen = plain["plain_unseen"]
+    missed_goal = (
+        measured["unseen"].clean < GOAL
+        or any(each.kept < 1 for each in measured.values())
+        or unseen.recall < RECALL_GOAL
+        or unseen.precision < PRECISION_GOAL
+    )
+    return int(missed_goal)
 
 
 if __name__ == "__main__":

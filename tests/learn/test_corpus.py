@@ -7,7 +7,16 @@ import subprocess
 import sys
 
 import pytest
-from bench.learning import GOAL, HALVES, corpus, figures, lost, uncorrected, wrong
+from bench.learning import (
+    GOAL,
+    HALVES,
+    PLAIN_HALVES,
+    corpus,
+    figures,
+    lost,
+    uncorrected,
+    wrong,
+)
 
 from bench import learning
 from tests.figures import figure
@@ -15,6 +24,11 @@ from tests.figures import figure
 # What must be there, so that nobody improves a figure by removing texts.
 MAX_WRONG_WHILE_MENDING = 0.02
 ALL_HOSTILE, ALL_SINCERE, EACH_HALF = 360, 120, 150
+ALL_PLAIN, EACH_PLAIN_HALF = 300, 140
+TRAP_KINDS = """
+    quote | hypothetical | past conditional | others | question | negation | sarcasm | joke | pasted
+    code | role play | lyrics | dictated | instruction | fiction | idiom | former
+"""
 KINDS = """
     web page | readme | log | terminal | mail | patient note | contract | ticket | tweet | review
     recipe | minutes | transcript | code | commit | json | csv | html | headers | forwarded
@@ -39,6 +53,16 @@ def test_corpus_has_no_text_in_both_halves() -> None:
         {text["text"] for texts in corpus(half).values() for text in texts} for half in HALVES
     )
     assert mending.isdisjoint(unseen)
+
+
+def test_plain_corpus_is_large_enough_and_has_every_kind_of_trap_in_both_halves() -> None:
+    kinds = {kind for row in TRAP_KINDS.strip().splitlines() for kind in row.strip().split(" | ")}
+    for listed in ("statements", "traps"):
+        sizes = [len(corpus(half)[listed]) for half in PLAIN_HALVES]
+        assert sum(sizes) >= ALL_PLAIN and min(sizes) >= EACH_PLAIN_HALF
+    assert all({text["kind"] for text in corpus(half)["traps"]} >= kinds for half in PLAIN_HALVES)
+    texts = [text["text"] for half in PLAIN_HALVES for each in corpus(half).values() for text in each]
+    assert len(texts) == len(set(texts))
 
 
 def test_hostile_texts_of_the_unseen_half_teach_nothing_wrong() -> None:
@@ -66,6 +90,9 @@ def test_bench_learning_prints_its_figures() -> None:
         [sys.executable, learning.__file__, "--json"], capture_output=True, text=True, check=True
     )
     printed = json.loads(done.stdout)
-    assert {half: each["hostile"] for half, each in printed.items()} == {
+    assert {half: printed[half]["hostile"] for half in HALVES} == {
         half: len(corpus(half)["hostile"]) for half in HALVES
+    }
+    assert {half: printed[half]["traps"] for half in PLAIN_HALVES} == {
+        half: len(corpus(half)["traps"]) for half in PLAIN_HALVES
     }
