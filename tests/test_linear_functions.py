@@ -33,7 +33,7 @@ MODULES = [each.name for each in pkgutil.walk_packages(reverie.text.__path__, "r
     "reverie.prompt.escape",
     "reverie.recall.near_duplicates",
     "reverie.recall.query_hints",
-    "reverie.learn.rules.patterns",
+    "reverie.learn.rules.statements",
     "reverie.learn.rules.sentences",
     "reverie.transfer.file_formats",
     "reverie.server.proxy.json_edit",

@@ -11,9 +11,14 @@ from bench.learning import (
     GOAL,
     HALVES,
     PLAIN_HALVES,
+    PRECISION_GOAL,
+    RECALL_GOAL,
     corpus,
     figures,
     lost,
+    missed,
+    mistaken,
+    plain_figures,
     uncorrected,
     wrong,
 )
@@ -25,6 +30,7 @@ from tests.figures import figure
 MAX_WRONG_WHILE_MENDING = 0.02
 ALL_HOSTILE, ALL_SINCERE, EACH_HALF = 360, 120, 150
 ALL_PLAIN, EACH_PLAIN_HALF = 300, 140
+MIN_SEEN_RECALL = 0.95
 TRAP_KINDS = """
     quote | hypothetical | past conditional | others | question | negation | sarcasm | joke | pasted
     code | role play | lyrics | dictated | instruction | fiction | idiom | former
@@ -61,8 +67,28 @@ def test_plain_corpus_is_large_enough_and_has_every_kind_of_trap_in_both_halves(
         sizes = [len(corpus(half)[listed]) for half in PLAIN_HALVES]
         assert sum(sizes) >= ALL_PLAIN and min(sizes) >= EACH_PLAIN_HALF
     assert all({text["kind"] for text in corpus(half)["traps"]} >= kinds for half in PLAIN_HALVES)
-    texts = [text["text"] for half in PLAIN_HALVES for each in corpus(half).values() for text in each]
+    texts = [
+        text["text"] for half in PLAIN_HALVES for each in corpus(half).values() for text in each
+    ]
     assert len(texts) == len(set(texts))
+
+
+def test_plain_statements_of_the_seen_half_are_learned_without_a_mistake() -> None:
+    assert plain_figures("plain_seen").recall >= MIN_SEEN_RECALL, list(missed("plain_seen"))
+    assert list(mistaken("plain_seen")) == []
+
+
+def test_plain_statements_of_the_unseen_half_are_learned_with_few_mistakes() -> None:
+    """Says the figures alone: whoever read the texts could not judge the rules by them again."""
+    measured = plain_figures("plain_unseen")
+    figure("unseen plain facts that are learned, share", measured.recall, "min")
+    figure(
+        "what is learned of unseen plain statements and traps that is right, share",
+        measured.precision,
+        "min",
+    )
+    assert measured.recall >= RECALL_GOAL
+    assert measured.precision >= PRECISION_GOAL
 
 
 def test_hostile_texts_of_the_unseen_half_teach_nothing_wrong() -> None:

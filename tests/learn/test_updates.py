@@ -9,6 +9,7 @@ memory says in the end: null when it is forgotten. ``rules`` is what is learned 
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -290,7 +291,9 @@ def test_rules_learn_plain_statements_in_every_case(
     by_rules: Learner, user: str, case: dict[str, Any]
 ) -> None:
     conversation = CaseConversation(by_rules, user, case)
-    assert conversation.living() == sorted(case["rules"])
+    # A plan names the day on which it was told, and that depends on the cases before.
+    living = [re.sub(r" \(said on \S+\)$", "", content) for content in conversation.living()]
+    assert sorted(living) == sorted(case["rules"])
     _check_past(conversation)
     if case.get("finds") in case["rules"]:
         _check_recall(conversation, case)

@@ -81,7 +81,7 @@ class UserTurn:
 
     ``earlier`` has the (role, text) of the turns before it. ``own`` are the parts of the text that
     may be learned from. ``explicit`` says whether the user asked for something to be remembered,
-    ``requests`` are the sentences that ask for it.
+    ``requests`` are the sentences that ask for it. ``said_at`` is when it was said, 0 if unknown.
     """
 
     origin: Origin
@@ -91,6 +91,7 @@ class UserTurn:
     explicit: bool
     own: OwnWords = OwnWords()
     requests: tuple[str, ...] = ()
+    said_at: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ turn stays, and the job is retried until it is parked where people can see it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -17,23 +18,24 @@ from reverie.errors import ModelFailed
 from reverie.learn import changes, overtaken, prompts
 from reverie.learn.changes import UNRECONCILED, PlannedChange, StalePlan, UserTurn
 from reverie.learn.llm import CallLimit, open_model
-from reverie.learn.overtaken import LaterTurns
+from reverie.learn.overtaken import LaterTurns, Slot
 from reverie.learn.prompts import Decision, Fact
-from reverie.learn.rules import patterns
+from reverie.learn.rules import statements as rules
 from reverie.learn.rules.own_words import find_own_words
 from reverie.learn.rules.sentences import ignoring_case
-from reverie.model import Memory, Origin, Trust
+from reverie.model import Memory, Origin, Trust, to_datetime
 from reverie.prompt.consent import asks_first
 from reverie.protocols import Answer, ChatModel, Owner, Transaction
 from reverie.recall import recall
 from reverie.recall.query import Query
 from reverie.text.messages import user_text
-from reverie.text.normalize import replace_surrogates
+from reverie.text.normalize import nfkc_casefold, replace_surrogates
 from reverie.write.runtime import Runtime
 from reverie.write.writer import LEARNER, Author, Writer
 
 RULES_SOURCE = "rules"
 MAX_NEIGHBORS = 5
+_YEAR = re.compile(r"\b(?:19|20)\d\d\b")
 # How often one job plans its changes again when memories change meanwhile.
 MAX_PLANS = 3
 # After this many attempts of the job, facts are added without reconciling them with memories.
@@ -88,16 +90,19 @@ def _read_turn(tx: Transaction, owner: Owner, origin: Origin) -> UserTurn | None
         if not (event.role == "user" and find_own_words(event.text).opted_out)
     )
     readable = replace_surrogates(text)
-    requests = tuple(patterns.extract_requests(readable))
+    requests = tuple(rules.extract_requests(readable))
     own = find_own_words(readable)
-    return UserTurn(origin, entry.position, readable, earlier, bool(requests), own, requests)
+    return UserTurn(
+        *(origin, entry.position, readable, earlier, bool(requests), own, requests),
+        said_at=entry.body["at"],
+    )
 
 
 class Plan(NamedTuple):
     """The changes planned from one turn, and what they were planned on.
 
     ``seen`` is the last position of the log then, ``later`` are the turns that had overtaken it,
-    ``retracted`` the categories and subjects of what the turn retracts.
+    ``retracted`` the slots of what the turn retracts.
     """
 
     changes: Sequence[PlannedChange]
@@ -105,7 +110,7 @@ class Plan(NamedTuple):
     later: LaterTurns
     trust: Trust
     source: str
-    retracted: frozenset[tuple[str, str] | None] = frozenset()
+    retracted: frozenset[Slot | None] = frozenset()
 
 
 # -- by rules -------------------------------------------------------------------------------------
@@ -138,44 +143,58 @@ def _doubtful_changes(runtime: Runtime, turn: UserTurn) -> list[PlannedChange]:
     without_hedges = _HEDGE.sub(" ", turn.own.text)
     return [
         replace(_addition(each), doubt=changes.DOUBTFUL)
-        for each in patterns.extract_statements(without_hedges)
+        for each in rules.extract_statements(without_hedges)
         if each.content not in certain and not each.retracts
     ]
 
 
-def read_statements(turn: UserTurn) -> list[patterns.Statement]:
+def read_statements(turn: UserTurn) -> list[rules.Statement]:
     """Return what a turn states, by rules."""
-    return patterns.extract_statements(turn.text) or _read_correction(turn)
+    statements = rules.extract_statements(turn.text) or _read_correction(turn)
+    return [_with_day(each, turn.said_at) for each in statements]
 
 
-def _later_statements(tx: Transaction, claim: Claim, later: LaterTurns) -> list[patterns.Statement]:
+def _with_day(statement: rules.Statement, said_at: int) -> rules.Statement:
+    """Add the day on which a plan was told: "on Friday" and "in May" mean nothing without it."""
+    if not statement.is_plan or not said_at or _YEAR.search(statement.content):
+        return statement
+    said = to_datetime(said_at).date().isoformat()
+    return replace(statement, content=f"{statement.content} (said on {said})")
+
+
+def _later_statements(tx: Transaction, claim: Claim, later: LaterTurns) -> list[rules.Statement]:
     turns = (_read_turn(tx, claim.owner, origin) for origin in later.origins)
     return [each for turn in turns if turn is not None for each in read_statements(turn)]
 
 
-def _read_correction(turn: UserTurn) -> list[patterns.Statement]:
+def _read_correction(turn: UserTurn) -> list[rules.Statement]:
     """Return the last statement of the user's turn before, as a turn like "I meant Milan"
     corrects it."""
     earlier = [text for role, text in turn.earlier if role == "user"]
-    return patterns.apply_correction(earlier[-1], turn.text) if earlier else []
+    return rules.apply_correction(earlier[-1], turn.text) if earlier else []
 
 
 def plan_by_rules(
     tx: Transaction,
     owner: Owner,
-    statements: Sequence[patterns.Statement],
+    statements: Sequence[rules.Statement],
     position: int,
     now: int,
 ) -> list[PlannedChange]:
     """Turn the statements of a turn at this position into changes.
 
-    Of two about the same subject the later one wins.
+    Of two about the same slot the later one wins.
     """
     planned: dict[object, PlannedChange] = {}
     for number, statement in enumerate(statements):
         slot = overtaken.statement_slot(statement)
         if slot is None or not (statement.single_valued or statement.retracts):
-            planned[number] = _addition(statement)
+            refined = (
+                None
+                if slot is None
+                else overtaken.find_refined(tx, owner, slot, statement.content, position, now)
+            )
+            planned[number] = _replacement(statement, refined)
             continue
         before = planned.get(slot)
         found = overtaken.find_known(tx, owner, slot, position, now)
@@ -186,20 +205,24 @@ def plan_by_rules(
         elif before is not None and before.event == "ADD":
             if overtaken.mentions(before.content, statement):
                 del planned[slot]
-        elif known is not None and overtaken.mentions(
-            before.content if before else known.content, statement
-        ):
+        elif known is None:
+            # What was never remembered may still be said in an earlier turn that is recalled.
+            if not found.taught_later:
+                planned[slot] = _addition(statement)
+        elif nfkc_casefold(known.content) != nfkc_casefold(
+            statement.content
+        ) and overtaken.mentions(before.content if before else known.content, statement):
             planned[slot] = PlannedChange("DELETE", "", target=known, reason=RETRACTED_REASON)
     return list(planned.values())
 
 
-def _addition(statement: patterns.Statement) -> PlannedChange:
+def _addition(statement: rules.Statement) -> PlannedChange:
     return PlannedChange(
         "ADD", statement.content, statement.category, statement.subject, explicit=statement.explicit
     )
 
 
-def _replacement(statement: patterns.Statement, known: Memory | None) -> PlannedChange:
+def _replacement(statement: rules.Statement, known: Memory | None) -> PlannedChange:
     """Plan a new version of the ``known`` memory, or a new memory if there is none."""
     added = _addition(statement)
     return added if known is None else replace(added, event="UPDATE", target=known)

@@ -14,13 +14,17 @@ from reverie.agenda.jobs import Claim
 from reverie.engine import index, index_check, log, sessions
 from reverie.engine.index import Filter
 from reverie.engine.log import LogEntry
-from reverie.learn.rules.patterns import Statement
+from reverie.learn.rules.statements import Statement, relation_of
 from reverie.model import UNTRUSTED, Memory, Origin
 from reverie.protocols import Owner, Transaction
 from reverie.text.normalize import nfkc_casefold, subject_key
 
 # How many later turns are read for the statements in them. With more, a person is asked.
 MAX_LATER_TURNS = 1_000
+# How many memories of one subject are searched for the one that a statement replaces.
+MAX_OF_SUBJECT = 50
+# Subjects of the category "person" that are not people: each has one memory.
+USER_SUBJECTS = frozenset(("name", "birthday", "age", "marital status"))
 
 
 class LaterTurns(NamedTuple):
@@ -63,10 +67,35 @@ def read_turn_entry(tx: Transaction, owner: Owner, origin: Origin) -> LogEntry |
 # -- statements -----------------------------------------------------------------------------------
 
 
-def statement_slot(statement: Statement) -> tuple[str, str] | None:
-    """Return the category and subject by which a statement is replaced or retracted."""
+class Slot(NamedTuple):
+    """What has one value at a time, so that a later statement replaces an earlier one.
+
+    Of other people there is more than one fact, each of its own ``relation``; else it is empty.
+    """
+
+    category: str
+    subject: str
+    relation: str = ""
+
+    def holds(self, memory: Memory) -> bool:
+        """Whether a memory of this category and subject is the value of the slot.
+
+        One in other words than the rules know is left alone, unless it can only say who somebody
+        is.
+        """
+        if not self.relation:
+            return True
+        wanted = {self.relation, ""} if self.relation == "kin" else {self.relation}
+        return relation_of(memory.content, memory.subject or "") in wanted
+
+
+def statement_slot(statement: Statement) -> Slot | None:
+    """Return the slot by which a statement is replaced or retracted."""
     subject = subject_key(statement.subject)
-    return None if subject is None else (statement.category, subject)
+    if subject is None:
+        return None
+    has_many_facts = statement.category == "person" and statement.subject not in USER_SUBJECTS
+    return Slot(statement.category, subject, statement.relation if has_many_facts else "")
 
 
 def mentions(content: str, retraction: Statement) -> bool:
@@ -78,7 +107,7 @@ def mentions(content: str, retraction: Statement) -> bool:
 def without_outdated(
     statements: Iterable[Statement], later: Sequence[Statement]
 ) -> list[Statement]:
-    """Leave out the statements that later ones replace or retract."""
+    """Leave out the statements that later ones replace, retract or say more fully."""
     return [each for each in statements if not _is_outdated(each, later)]
 
 
@@ -90,9 +119,19 @@ def _is_outdated(statement: Statement, later: Sequence[Statement]) -> bool:
     return any(
         mentions(statement.content, each)
         if each.retracts
-        else each.single_valued and statement.single_valued
+        else (each.single_valued and statement.single_valued)
+        or is_part_of(statement.content, each.content)
         for each in about
     )
+
+
+def is_part_of(content: str, other: str) -> bool:
+    """Whether another content says all of a content and more, in the same words."""
+    return _words(content) < _words(other)
+
+
+def _words(content: str) -> set[str]:
+    return set(nfkc_casefold(content).split())
 
 
 # -- memories -------------------------------------------------------------------------------------
@@ -118,31 +157,52 @@ class KnownOfSubject(NamedTuple):
 
 
 def find_known(
-    tx: Transaction, owner: Owner, slot: tuple[str, str], position: int, now: int
+    tx: Transaction, owner: Owner, slot: Slot, position: int, now: int
 ) -> KnownOfSubject:
-    """Find the living memory of a category and subject that a turn at this position changes."""
-    chosen = Filter(category=slot[0], subject_key=slot[1], alive_at=now)
-    earlier: list[tuple[int, Memory]] = []
-    places = index.list_memories(tx, owner, chosen)
-    for place in places:
-        entry = index_check.read_current(tx, owner, place)
-        taught = taught_position(tx, owner, entry)
-        if taught is None or taught <= position:
-            earlier.append((entry.position if taught is None else taught, entry.state(None)))
+    """Find the living memory of a slot that a turn at this position changes."""
+    known = [each for each in _list_taught(tx, owner, slot, now) if slot.holds(each[1])]
+    earlier = [each for each in known if each[0] <= position]
     newest = max(earlier, key=lambda each: each[0])[1] if earlier else None
-    return KnownOfSubject(newest, len(earlier) < len(places))
+    return KnownOfSubject(newest, len(earlier) < len(known))
 
 
-def is_any_changed(
-    tx: Transaction, owner: Owner, slots: Iterable[tuple[str, str] | None], seen: int
-) -> bool:
+def find_refined(
+    tx: Transaction, owner: Owner, slot: Slot, content: str, position: int, now: int
+) -> Memory | None:
+    """Find a memory, taught up to this position, that says a part of what a content says."""
+    return next(
+        (
+            memory
+            for taught, memory in _list_taught(tx, owner, slot, now)
+            if taught <= position and is_part_of(memory.content, content)
+        ),
+        None,
+    )
+
+
+def _list_taught(tx: Transaction, owner: Owner, slot: Slot, now: int) -> list[tuple[int, Memory]]:
+    """List the living memories of a category and subject, the newest first.
+
+    Each is after the position at which it was taught; where nobody knows that, before any turn.
+    """
+    chosen = Filter(category=slot.category, subject_key=slot.subject, alive_at=now)
+    entries = (
+        index_check.read_current(tx, owner, place)
+        for place in index.list_memories(tx, owner, chosen, limit=MAX_OF_SUBJECT)
+    )
+    return [(taught_position(tx, owner, each) or 0, each.state(None)) for each in entries]
+
+
+def is_any_changed(tx: Transaction, owner: Owner, slots: Iterable[Slot | None], seen: int) -> bool:
     """Whether a memory of these categories and subjects was written after a position."""
     return any(
         place.position > seen
         for slot in slots
         if slot is not None
         for place in index.list_memories(
-            tx, owner, Filter(category=slot[0], subject_key=slot[1], include_forgotten=True)
+            tx,
+            owner,
+            Filter(category=slot.category, subject_key=slot.subject, include_forgotten=True),
         )
     )
 

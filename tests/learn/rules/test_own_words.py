@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reverie.learn.rules.own_words import OMISSION_MARK, OwnWords, find_own_words
-from reverie.learn.rules.patterns import apply_correction, extract_requests, extract_statements
+from reverie.learn.rules.statements import apply_correction, extract_requests, extract_statements
 
 NOTHING = OwnWords()
 PAGE = (

@@ -78,7 +78,8 @@ _HOMEWORK = ignoring_case(
 # A sign of irony anywhere makes the whole message unreliable.
 _IRONY = ignoring_case(
     r"🙄|(?:^|\s)/s\b|^(?:oh,? (?:sure|great|joy)[,.!]|yeah,? right\b|wow,? great\.)|, clearly\.|"
-    r"\b(?:lmao|rofl|jk|just kidding|just joking)\W{0,20}$|\bknock,? knock\b|^here's a joke\b|"
+    r"\b(?:lmao|rofl|jk|just kidding|just joking)\W{0,20}$|\bknock,? knock\b|^why did the "
+    r"\w{1,20} cross\b|^here's a joke\b|"
     r"\btwo (?:men|guys|friends) in a bar\b|\bi just (?-i:LOVE)\b"
 )
 

@@ -48,6 +48,12 @@ _LEAD_IN = ignoring_case(
     r"(?:actually|no|nope|yes|yeah|yep|sorry|well|btw|by the way|oh|and|also|so|but|ok|okay|fyi|"
     r"p\.?s|note|correction|update|now|i meant?|wait|oops|whoops|hold on|"
     r"scratch that)(?:\s{0,4}[,.!:…–—-]{1,8}\s{0,4}|\s{1,4})|remember, |"
+    r"(?:just so you(?:'re| are)? (?:know|aware)|for (?:(?:your|future) )?(?:reference|context|"
+    r"information|"
+    r"background)|quick (?:question|intro|note|update|one)|heads[- ]up|the thing is|fun fact|to "
+    r"be honest|"
+    r"tbh|unfortunately|thanks|thank you|good news|small update|as you "
+    r"know)\s{0,4}[,.!:…–—-]{1,8}\s{0,4}|"
     r"(?:hi|hello|hey)(?:(?: \w{1,40}){0,2}\s{0,4}[,.!–—-]{1,8}\s{0,4}|(?: there| again)?\s{1,4})"
 )
 # The words by which a person corrects what they said last.

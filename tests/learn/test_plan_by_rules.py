@@ -1,0 +1,93 @@
+"""What statements of the rules change in the store: replace, add, retract, refine."""
+
+from __future__ import annotations
+
+import pytest
+
+from reverie import Space
+from tests.conftest import Stores
+from tests.messages import user
+
+
+class Told:
+    """A space that learns by rules from what is told to it."""
+
+    def __init__(self, stores: Stores) -> None:
+        self.store = stores.open(learn="rules")
+        self.space: Space = self.store.space("ana")
+
+    def __call__(self, *turns: str) -> list[str]:
+        for turn in turns:
+            self.space.session("talk").append(user(turn))
+            self.store.run_pending_jobs()
+        return sorted(memory.content for memory in self.space.memories())
+
+
+@pytest.fixture
+def told(stores: Stores) -> Told:
+    return Told(stores)
+
+
+def test_new_home_of_another_person_replaces_only_their_home(told: Told) -> None:
+    contents = told(
+        "My sister Mia lives in Rome.", "My sister Mia is vegan.", "My sister Mia moved to Bern."
+    )
+    assert contents == ["Mia is vegan", "Mia lives in Bern", "The user's sister is Mia"]
+
+
+def test_fact_about_an_unnamed_person_stays_beside_their_name(told: Told) -> None:
+    contents = told("My wife is pregnant.", "My wife is Ingrid.", "My wife is Astrid.")
+    assert contents == ["The user's wife is Astrid", "The user's wife is pregnant"]
+
+
+def test_diet_is_replaced_and_languages_are_added(told: Told) -> None:
+    contents = told("I'm vegetarian.", "I'm vegan now.", "I speak Dutch.", "I speak Thai.")
+    assert contents == ["The user is vegan", "The user speaks Dutch", "The user speaks Thai"]
+
+
+def test_statement_that_says_more_replaces_the_shorter_one(told: Told) -> None:
+    assert told("I speak Dutch.", "I speak Dutch and Thai.") == ["The user speaks Dutch and Thai"]
+
+
+def test_quitting_forgets_the_job_that_was_remembered(told: Told) -> None:
+    assert told("I work at Equinor.", "I quit my job at Equinor.") == []
+    (memory,) = told.space.memories(include_forgotten=True)
+    assert memory.content == "The user works at Equinor"
+
+
+def test_quitting_a_job_never_heard_of_is_remembered_once(told: Told) -> None:
+    quitting = "I quit my job at Equinor."
+    assert told(quitting, quitting) == ["The user no longer works at Equinor"]
+    assert told("I work at Bosch.") == ["The user works at Bosch"]
+
+
+def test_quitting_another_employer_leaves_the_present_one(told: Told) -> None:
+    assert told("I work at Bosch.", "I quit my job at Equinor.") == ["The user works at Bosch"]
+
+
+def test_giving_up_an_instrument_forgets_it(told: Told) -> None:
+    assert told("I play the cello.", "I gave up the cello.") == []
+
+
+def test_plan_has_the_day_on_which_it_was_told(told: Told) -> None:
+    (content,) = told("I'm moving to Berlin in May.")
+    assert content.startswith("The user is moving to Berlin in May (said on 20")
+
+
+def test_plan_with_a_year_is_left_as_it_was_told(told: Told) -> None:
+    assert told("I'm moving to Berlin in May 2031.") == ["The user is moving to Berlin in May 2031"]
+
+
+def test_new_date_of_a_plan_replaces_the_old_one(told: Told) -> None:
+    (content,) = told("My exam is on 12 December.", "My exam is on 14 December.")
+    assert content.startswith("The user's exam is on 14 December (said on ")
+
+
+def test_request_about_a_person_names_them(told: Told) -> None:
+    told("My sister Mia visits on Friday. Remember that she eats no meat.")
+    assert [memory.content for memory in told.space.memories(subject="Mia")][0] == (
+        "Mia does not eat meat"
+    )
+    assert not any(
+        memory.content.startswith(("She", "He", "They")) for memory in told.space.memories()
+    )
