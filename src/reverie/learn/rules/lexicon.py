@@ -376,9 +376,6 @@ BELONGINGS = phrases("""
     native tongue, goal, hobby, hobbies, main hobby, nationality, degree, football team
     favourite team, resting heart rate, height, weight, sport, religion, job title
 """)
-MONTHS = words("""
-    january february march april may june july august september october november december
-""")
 NUMBERS = words("""
     one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen
     sixteen seventeen eighteen nineteen twenty
