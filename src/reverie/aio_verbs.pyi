@@ -59,7 +59,9 @@ class StoreVerbs:
         """The settings this store was opened with."""
     @property
     def write_failed(self) -> Coroutine[Any, Any, bool]:
-        """Whether a write or sync failed: nothing can be written until the store is reopened."""
+        """Whether a write or sync failed, or a newer Reverie upgraded the store: nothing can be
+        written until the store is reopened.
+        """
     @property
     def damaged(self) -> Coroutine[Any, Any, int]:
         """How many damaged entries were left out of answers since the store was opened."""

@@ -22,6 +22,7 @@ WritePolicy = Literal["ask", "notify", "silent"]
 SummaryMode = Literal["auto", "off", "condense", "llm"]
 SecretPolicy = Literal["redact", "block", "warn", "off"]
 Outbound = Literal["any", "public"]
+UpgradeBackup = Literal["on", "off"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 UpstreamKey = Literal["operator", "client"]
 # Settings that are one of a few words, in any case of letters.
@@ -32,6 +33,7 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "summary": get_args(SummaryMode),
     "secrets": get_args(SecretPolicy),
     "outbound": get_args(Outbound),
+    "upgrade_backup": get_args(UpgradeBackup),
     "log_level": get_args(LogLevel),
     "upstream_key": get_args(UpstreamKey),
 }
@@ -137,6 +139,9 @@ class Settings:
     store remembers, if it has one."""
     busy_timeout: int = 30
     """Seconds to wait for another writer before StoreBusy is raised. 0: do not wait."""
+    upgrade_backup: UpgradeBackup = "on"
+    """Whether a SQLite store of an earlier version is copied beside itself before it is upgraded:
+    ``on`` or ``off``. Of a PostgreSQL database: whether Reverie says how to back it up."""
     log_level: LogLevel = "warning"
     """What the worker reports on standard error: debug, info, warning or error."""
 
@@ -183,6 +188,11 @@ class Settings:
     def history_tokens(self) -> int:
         """How many tokens of a context are reserved for the history."""
         return self.context_tokens // 2
+
+    @property
+    def keeps_upgrade_backup(self) -> bool:
+        """Whether a store of an earlier version is backed up before it is upgraded."""
+        return self.upgrade_backup.lower() == "on"
 
     @property
     def summary_mode(self) -> str:

@@ -239,8 +239,8 @@ class Engine(Protocol):
 
     @property
     def write_failed(self) -> bool:
-        """Whether a write or sync failed; nothing more is then written until the store is
-        reopened."""
+        """Whether a write or sync failed, or a newer Reverie upgraded the store; nothing more is
+        then written until the store is reopened."""
         ...
 
     def read(self, *, allow_replica: bool = False) -> AbstractContextManager[Transaction]:
@@ -277,6 +277,10 @@ class Engine(Protocol):
         """Replace everything in the store by a copy that ``backup`` made, in one step."""
         ...
 
+    def backup_before_rebuild(self) -> None:
+        """Keep a copy of the store before its index is rebuilt by newer rules, or say how to."""
+        ...
+
     def check(self) -> list[str]:
         """Return what the database's own integrity check finds wrong with its files."""
         ...
@@ -300,3 +304,6 @@ class Engine(Protocol):
 
 Progress = Callable[[int, int], None]
 """Called with how much is done and how much there is to do."""
+
+UpgradeProgress = Callable[[str, int, int], None]
+"""Called with what is being done, how much of it is done, and how much there is to do."""

@@ -18,6 +18,7 @@ from click.testing import CliRunner
 from reverie.cli import app
 from tests.servers import Server
 from tests.tiers import PROVE
+from tests.upgrades import EARLIER, unpacked
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
@@ -34,6 +35,13 @@ ADDRESS = "127.0.0.1:7424"
 SHELL = set("|<>;&$`*")
 # An id as Reverie makes it, distinguished from words by having a digit and both cases.
 ID = re.compile(r"\b(?=\w*\d)(?=\w*[a-z])(?=\w*[A-Z])[A-Za-z0-9]{8}\b")
+
+
+def give_files(page: Path, folder: Path) -> None:
+    """Put the files into the folder that the examples of a page start from."""
+    if page.stem == "upgrading":
+        for name in ("old.db", "another.db"):
+            unpacked(EARLIER[-1], folder, name)
 
 
 def blocks(page: Path, *languages: str) -> list[tuple[str, str]]:
@@ -63,6 +71,7 @@ def test_python_examples_in_the_docs_run(
     monkeypatch: pytest.MonkeyPatch,
     servers: Callable[[str], str],
 ) -> None:
+    give_files(page, tmp_path)
     monkeypatch.chdir(tmp_path)
     for name, value in re.findall(r"^export (\w+)=(\S+)$", page.read_text("utf-8"), re.MULTILINE):
         if SERVER.fullmatch(value):
@@ -87,6 +96,7 @@ def test_python_examples_in_the_docs_run(
 def test_console_examples_in_the_docs_print_what_they_show(
     page: Path, tmp_path: Path, servers: Callable[[str], str], background: Background
 ) -> None:
+    give_files(page, tmp_path)
     ids: dict[str, str] = {}
     for _, text in blocks(page, "console"):
         for command, expected in sessions(text):

@@ -1,5 +1,7 @@
 """A store of every earlier schema is upgraded with all it holds, also after kill -9 at any write.
 
+Of a SQLite store there is a whole backup beside it from then on, and never two.
+
 ``stores/schema-N.store.gz`` was written by the last revision that had schema N, and
 ``schema-N.json.gz`` is what that revision exported from it.
 """
@@ -22,19 +24,18 @@ from reverie.engine import schema
 from tests.conftest import PROVE
 from tests.crash.failing_vfs import FailingVFS, FileKind, Operation
 from tests.figures import figure
+from tests.upgrades import (
+    EARLIER,
+    SCHEMAS,
+    STORES,
+    backups,
+    log_rows,
+    schema_of,
+    unpacked,
+)
 
-STORES = Path(__file__).parent / "stores"
-SCHEMAS = sorted(int(path.name[7:-9]) for path in STORES.glob("schema-*.store.gz"))
 # Of the writes of an upgrade each is the last one once; else some of them.
 KILLS = 200 if PROVE else 8
-
-
-def unpacked(number: int, folder: Path) -> Path:
-    path = folder / "old.db"
-    path.write_bytes(gzip.decompress((STORES / f"schema-{number}.store.gz").read_bytes()))
-    for name in ("old.db-wal", "old.db-shm"):
-        (folder / name).unlink(missing_ok=True)
-    return path
 
 
 def opened(address: str) -> reverie.Store:
@@ -115,18 +116,40 @@ def killed_at(path: Path, at: int) -> bool:
     return False
 
 
-@pytest.mark.parametrize("number", [each for each in SCHEMAS if each < schema.SCHEMA_VERSION])
+def fresh(number: int, folder: Path) -> Path:
+    """An old store with nothing beside it."""
+    path = unpacked(number, folder)
+    for file in backups(path):
+        file.unlink()
+    return path
+
+
+def whole_backups(number: int, path: Path, expected: list[tuple[object, ...]]) -> int:
+    """How many backups there are; each holds the store as it was."""
+    found = [file for file in backups(path) if file.suffix == ".backup"]
+    for file in found:
+        assert schema_of(file) == number and log_rows(file) == expected
+    return len(found)
+
+
+@pytest.mark.parametrize("number", EARLIER)
 def test_upgrade_survives_a_kill_at_any_write(tmp_path: Path, number: int) -> None:
     low, high = 1, 2
-    path = unpacked(number, tmp_path)
+    path = fresh(number, tmp_path)
+    entries = log_rows(path)
     while killed_at(path, high):
-        low, high, path = high, high * 2, unpacked(number, tmp_path)
+        low, high, path = high, high * 2, fresh(number, tmp_path)
     step = max(low // KILLS, 1)
     for at in range(1, high, step):
-        path = unpacked(number, tmp_path)
+        path = fresh(number, tmp_path)
         if not killed_at(path, at):
             break
+        kept, reached = whole_backups(number, path, entries), schema_of(path)
+        assert reached == number or (reached == schema.SCHEMA_VERSION and kept == 1), (
+            f"killed at write {at}"
+        )
         lost = lost_rows(number, path)
         figure("kills", 1)
         figure("rows lost", len(lost))
         assert not lost, f"killed at write {at}"
+        assert whole_backups(number, path, entries) == len(backups(path)) == 1

@@ -432,6 +432,9 @@ ROWS: list[Row] = [
         (least("schemas upgraded", 3), least("kills", 3), none("rows lost")),
         (
             "tests/engine/test_upgrades.py",
+            "tests/engine/sqlite/test_upgrade_backup.py",
+            "tests/engine/postgres/test_upgrades.py",
+            "tests/contract/test_upgrades.py",
             "tests/engine/sqlite/test_engine.py::test_store_of_an_earlier_schema_is_upgraded",
             "tests/engine/sqlite/test_engine.py::test_newer_schema_version_is_refused_and_unchanged",
             "tests/engine/postgres/test_engine.py::test_older_schema_is_upgraded",

@@ -14,6 +14,7 @@ import pytest
 
 import reverie
 from reverie import Settings, errors
+from reverie.engine.schema import SCHEMA_VERSION
 from reverie.errors import ReverieError
 from reverie.server import errors as problem_details
 from reverie.server.mcp import server
@@ -135,6 +136,27 @@ def test_failed_sync_is_reported_by_health_metrics_and_log(
     first = [record for record in caplog.records if record.name == "reverie.engine"]
     assert len(first) == 1 and first[0].levelno == logging.ERROR
     assert "private%20place" in first[0].getMessage(), "the operator learns which file"
+
+
+def test_store_upgraded_meanwhile_is_reported_by_answers_health_and_log(
+    tmp_path: Path, serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "reverie.db"
+    with reverie.open(path, settings=Settings(embedder="hashing")) as store:
+        running = serve(store)
+        with running.client(headers={"X-Reverie-Space": "here"}) as client:
+            assert client.post("/api/memory/", json={"content": "zebra"}).status_code == 201
+            connection = apsw.Connection(str(path))
+            connection.pragma("user_version", SCHEMA_VERSION + 1)
+            connection.close()
+            for _ in range(2):
+                refused = client.post("/api/memory/", json={"content": "horse"})
+                assert (refused.status_code, refused.json()["title"]) == (503, "NewerSchema")
+                assert "starts again with that version" in refused.json()["detail"]
+            assert client.get("/api/memory/").json()["total"] == 1
+        assert healthy(running) == (503, "write_failed")
+    first = [record for record in caplog.records if record.name == "reverie.upgrade"]
+    assert len(first) == 1 and first[0].levelno == logging.ERROR
 
 
 def test_metrics_work_when_the_store_cannot_be_read(

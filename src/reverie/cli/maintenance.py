@@ -17,6 +17,7 @@ from reverie.cli.options import (
     POSITIVE_INT,
     CommonOptions,
     examples,
+    open_showing_upgrade,
     require_store,
     space_options,
     store_file,
@@ -39,7 +40,6 @@ from reverie.config import Settings
 from reverie.embed import open_reranker
 from reverie.errors import NotFound, ReverieError, StoreDamaged
 from reverie.memory import Store
-from reverie.memory import open as open_store
 from reverie.model import Job
 
 DAY_MS = 24 * 60 * 60_000
@@ -78,7 +78,7 @@ def doctor_command(options: CommonOptions) -> None:
     require_store(settings)
     problems: list[str] = []
     try:
-        with open_store(settings=settings) as store:
+        with open_showing_upgrade(settings) as store:
             found |= store.doctor()
             problems += found.pop("problems")
     except StoreDamaged as error:

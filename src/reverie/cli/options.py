@@ -20,11 +20,11 @@ from reverie.cli.output import (
     print_line,
     print_stderr,
     print_table,
-    progress,
     to_line,
     truncate_line,
+    upgrade_progress,
 )
-from reverie.config import Settings
+from reverie.config import Settings, UpgradeBackup
 from reverie.engine.sqlite.store_file import parse_url
 from reverie.errors import InvalidInput, NotFound, ReverieError
 from reverie.memory import Space, Store
@@ -38,6 +38,9 @@ _URL = click.option(
 )
 _SPACE = click.option("--space", metavar="NAME", help="The space to work in.")
 _USER = click.option("--user", metavar="NAME", help="The user to act as.")
+_NO_BACKUP = click.option(
+    "--no-backup", is_flag=True, help="If the store needs an upgrade, do not back it up first."
+)
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
 
@@ -66,6 +69,7 @@ class CommonOptions:
     url: str | None = None
     space: str | None = None
     user: str | None = None
+    no_backup: bool = False
     conflicts: list[str] = field(default_factory=list)
     """Edits of the vault's files that conflict with what the command changed."""
 
@@ -73,7 +77,14 @@ class CommonOptions:
         # An unset shell variable must not turn one user's memory into everyone's.
         if self.user is not None and not self.user.strip():
             raise InvalidInput("--user must not be empty: leave it out for the shared memories")
-        return config.load(url=self.url, space=self.space, user=self.user)
+        return config.load(
+            url=self.url, space=self.space, user=self.user, upgrade_backup=self.upgrade_backup
+        )
+
+    @property
+    def upgrade_backup(self) -> UpgradeBackup | None:
+        """The setting that --no-backup overrides; None without it."""
+        return "off" if self.no_backup else None
 
     @contextlib.contextmanager
     def open_store(self, *, create: bool = False) -> Iterator[Store]:
@@ -83,9 +94,7 @@ class CommonOptions:
             require_store(settings)
         # _warn_damaged reports the count at the end, as text or JSON; the log would repeat it.
         logging.getLogger("reverie.damage").addHandler(logging.NullHandler())
-        with progress("indexing") as shown:
-            opened = open_store(settings=settings, progress=shown)
-        with opened as store:
+        with open_showing_upgrade(settings) as store:
             try:
                 yield store
             finally:
@@ -183,6 +192,12 @@ class CommonOptions:
             print_stderr(empty)
 
 
+def open_showing_upgrade(settings: Settings) -> Store:
+    """Open a store; if it is upgraded, show how far that is."""
+    with upgrade_progress() as shown:
+        return open_store(settings=settings, on_upgrade=shown)
+
+
 def require_store(settings: Settings) -> None:
     """Raise NotFound if the store is a file that does not exist."""
     path = store_file(settings)
@@ -205,7 +220,8 @@ def _add_options(*options: Callable[[Any], Any]) -> Callable[[Command], Command]
         @functools.wraps(command)
         def collected(*args: Any, **given: Any) -> Any:
             shared = {name: given.pop(name, None) for name in ("url", "space", "user")}
-            return command(CommonOptions(as_json=given.pop("as_json"), **shared), *args, **given)
+            flags = {name: given.pop(name, False) for name in ("as_json", "no_backup")}
+            return command(CommonOptions(**flags, **shared), *args, **given)
 
         decorated: Any = collected
         for option in reversed(options):
@@ -216,10 +232,12 @@ def _add_options(*options: Callable[[Any], Any]) -> Callable[[Command], Command]
 
 
 # For commands that work in one scope.
-scope_options = _add_options(_URL, _SPACE, _USER, _JSON)
+scope_options = _add_options(_URL, _SPACE, _USER, _NO_BACKUP, _JSON)
 # For the operator's commands: those that work across spaces, and those that name one.
-store_options = _add_options(_URL, _JSON)
-space_options = _add_options(_URL, _SPACE, _JSON)
+store_options = _add_options(_URL, _NO_BACKUP, _JSON)
+space_options = _add_options(_URL, _SPACE, _NO_BACKUP, _JSON)
+# For commands that name the store in arguments of their own.
+upgrade_options = _add_options(_NO_BACKUP, _JSON)
 # For commands that need no store.
 json_option = _add_options(_JSON)
 

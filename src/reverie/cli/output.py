@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from reverie.model import Memory, Origin, VerifyReport, is_time_field
+from reverie.protocols import UpgradeProgress
 from reverie.serialize import format_time, to_json_value
 from reverie.text.normalize import one_line
 
@@ -270,3 +271,21 @@ def _progress_bar(what: str) -> Iterator[Progress]:
     with Bars(*columns, console=console(err=True), transient=True) as bars:
         task = bars.add_task(what, total=None)
         yield lambda done, total: bars.update(task, completed=done, total=total or None)
+
+
+@contextmanager
+def upgrade_progress() -> Iterator[UpgradeProgress | None]:
+    """Show a bar for each part of an upgrade if standard error is a terminal, else yield None."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    with ExitStack() as shown:
+        bars: dict[str, Progress] = {}
+
+        def report(what: str, done: int, total: int) -> None:
+            if what not in bars:
+                shown.close()
+                bars[what] = shown.enter_context(progress(what))
+            bars[what](done, total)
+
+        yield report

@@ -12,6 +12,7 @@ from reverie.cli.options import CommonOptions, examples, store_options
 from reverie.cli.output import pluralize, print_json, print_line, print_stderr
 from reverie.config import default_url
 from reverie.engine import open_engine
+from reverie.engine.upgrade import UpgradeOptions
 from reverie.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -108,12 +109,14 @@ def _make_plan(
 
 @contextlib.contextmanager
 def _open_postgres(options: CommonOptions) -> Iterator[PostgresEngine]:
-    address = options.settings().url or default_url()
+    settings = options.settings()
+    address = settings.url or default_url()
     if not address.startswith(("postgresql://", "postgres://")):
         raise ConfigError(
             "this is for a store on PostgreSQL: give --url postgresql://user@host/database"
         )
-    with contextlib.closing(open_engine(address)) as engine:
+    upgrade = UpgradeOptions(settings.keeps_upgrade_backup)
+    with contextlib.closing(open_engine(address, upgrade_options=upgrade)) as engine:
         yield cast("PostgresEngine", engine)
 
 

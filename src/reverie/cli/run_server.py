@@ -8,13 +8,13 @@ from typing import Any
 
 from reverie.aio import AsyncStore
 from reverie.cli.mcp_clients import server_url
+from reverie.cli.options import open_showing_upgrade
 from reverie.cli.output import print_json, print_line
 from reverie.cli.runtime import log_to_stderr, watch_vault
 from reverie.config import Settings
 from reverie.errors import ConfigError
 from reverie.http_guard import is_loopback
 from reverie.memory import Store
-from reverie.memory import open as open_store
 from reverie.server.connections import limits_from_settings
 from reverie.server.context import ServerContext
 from reverie.server.guard import LOOPBACK_HOSTS
@@ -42,7 +42,7 @@ def run_server(
         raise ConfigError("--trust-local is for a server that only this machine reaches")
     limit_malloc_arenas()
     with (
-        open_store(settings=settings) as store,
+        open_showing_upgrade(settings) as store,
         contextlib.closing(bind_socket(settings.host, settings.port)) as listening_socket,
         log_to_stderr(settings.log_level),
     ):

@@ -60,7 +60,13 @@ def serve_command(
     except ModuleNotFoundError as error:
         raise MissingExtra("the server", "server") from error
 
-    settings = config.load(url=options.url, host=host, port=port, upstream=upstream)
+    settings = config.load(
+        url=options.url,
+        host=host,
+        port=port,
+        upstream=upstream,
+        upgrade_backup=options.upgrade_backup,
+    )
     run_server.run_server(
         settings,
         allowed_hosts=allowed,

@@ -23,11 +23,11 @@ from reverie.cli.options import (
     OUTPUT_OPTION,
     CommonOptions,
     examples,
-    json_option,
     require_store,
     scope_options,
     store_file,
     store_options,
+    upgrade_options,
 )
 from reverie.cli.output import (
     pluralize,
@@ -41,6 +41,7 @@ from reverie.cli.output import (
     progress,
 )
 from reverie.engine.sqlite.store_file import copy_store_file
+from reverie.engine.upgrade import UpgradeOptions
 from reverie.errors import InvalidInput, StoreDamaged, StoreFull
 from reverie.memory import Space, Store
 from reverie.model import ImportReport, VerifyReport
@@ -396,7 +397,8 @@ def _verify_copy(file: str) -> VerifyReport:
         copy = str(Path(folder) / Path(file).name)
         copy_store_file(Path(file), Path(copy))
         try:
-            with CommonOptions(as_json=False, url=copy).open_store() as store:
+            # The copy is temporary: an upgrade of it needs no backup.
+            with CommonOptions(as_json=False, url=copy, no_backup=True).open_store() as store:
                 return store.verify()
         except StoreDamaged as error:
             raise StoreDamaged(str(error).replace(copy, file)) from error
@@ -419,7 +421,7 @@ def _verify_copy(file: str) -> VerifyReport:
 @click.option(
     "--to", "target", required=True, metavar="URL", help="The target, which must be empty."
 )
-@json_option
+@upgrade_options
 def migrate_command(options: CommonOptions, source: str | None, target: str) -> None:
     """Copy a whole store into another database.
 
@@ -430,10 +432,15 @@ def migrate_command(options: CommonOptions, source: str | None, target: str) -> 
     # numpy takes time to load, and help needs no store.
     from reverie.transfer.migrate import migrate
 
-    settings = config.load(url=source)
+    settings = config.load(url=source, upgrade_backup=options.upgrade_backup)
     require_store(settings)
     with progress("migrating") as shown:
-        report = migrate(settings.url or config.default_url(), target, shown)
+        report = migrate(
+            settings.url or config.default_url(),
+            target,
+            shown,
+            UpgradeOptions(settings.keeps_upgrade_backup),
+        )
     if options.as_json:
         print_json(report)
         return

@@ -10,8 +10,10 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Generic, Protocol, TypeVar
 
+from reverie.engine import schema, upgrade
 from reverie.errors import (
     ForkedHandle,
+    NewerSchema,
     ReverieError,
     StoreClosed,
     StoreDamaged,
@@ -49,11 +51,27 @@ class BaseEngine(Generic[TransactionT]):
         self._damage: str | None = None
         self._examine_after = 0.0
         self._failed: str | None = None
+        self._outdated = False
 
     @property
     def write_failed(self) -> bool:
-        """Whether a write or sync failed: nothing more is written until the store is reopened."""
-        return self._failed is not None
+        """Whether a write or sync failed, or a newer Reverie upgraded the store: nothing more is
+        written until the store is reopened."""
+        return self._failed is not None or self._outdated
+
+    def _require_known_schema(self, found: int) -> None:
+        """Refuse to write if the store was upgraded since it was opened."""
+        try:
+            upgrade.require_known_schema(found)
+        except NewerSchema as error:
+            if not self._outdated:
+                upgrade.logger.error("%s: %s", self.url, error)
+            self._outdated = True
+            raise
+
+    def _current_schema(self) -> int | None:
+        """Read the schema of the store as it is now; None if it cannot be read."""
+        raise NotImplementedError
 
     def _note_failure(self, why: str) -> None:
         """Refuse every write from now on, and log the first failure."""
@@ -118,20 +136,34 @@ class BaseEngine(Generic[TransactionT]):
 
     @contextlib.contextmanager
     def _detecting_damage(self) -> Iterator[None]:
-        """Turn an unexpected error into StoreDamaged if the store is found to be damaged.
+        """Turn an unexpected error into NewerSchema or StoreDamaged if that is what explains it.
 
-        Rows that another program changed can break code that trusts them in any way. After an
-        error that Reverie did not raise the store is checked; if it is sound, the error is a bug.
+        A newer Reverie may have changed the tables since this process opened the store. Rows that
+        another program changed can break code that trusts them in any way. After an error that
+        Reverie did not raise the store is checked; if it is sound, the error is a bug.
         """
         try:
             yield
+        except StoreDamaged as error:
+            self._explain_by_upgrade(error)
+            raise
         except (ReverieError, OSError):
             raise
         except Exception as error:
+            self._explain_by_upgrade(error)
             damage = self._find_damage()
             if damage is None:
                 raise
             raise StoreDamaged(damage) from error
+
+    def _explain_by_upgrade(self, error: Exception) -> None:
+        """Raise NewerSchema if the store was upgraded since it was opened."""
+        found = self._current_schema()
+        if found is not None and found > schema.SCHEMA_VERSION:
+            try:
+                self._require_known_schema(found)
+            except NewerSchema as newer:
+                raise newer from error
 
     def _find_damage(self) -> str | None:
         """Describe the damage, if any; a result of the last ``DAMAGE_CHECK_INTERVAL`` is reused."""

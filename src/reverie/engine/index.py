@@ -38,6 +38,10 @@ INDEX_VERSION = (
 # The category of memories that were given none: it says nothing about them.
 DEFAULT_CATEGORY = "general"
 
+# Stands in for INDEX_VERSION while the index is rebuilt. No version of Reverie accepts it, so none
+# writes until the rebuild is done; if that is killed, the next open starts it again.
+REBUILDING = "being made anew"
+
 
 class MemoryRow(NamedTuple):
     """A row of ``memories``: the current version of a memory, as the index has it."""
@@ -288,7 +292,9 @@ def require_current_index(tx: Transaction, *, replaying: bool = False) -> None:
     if REPLAY_KEY in rows and not replaying:
         raise StoreError(unfinished_rebuild(rows[REPLAY_KEY]))
     if rows.get("index", INDEX_VERSION) != INDEX_VERSION:
-        raise StoreError("another version of Reverie made the index: open the store again")
+        raise StoreError(
+            "another version of Reverie makes the index: open the store again, with that version"
+        )
 
 
 def unfinished_rebuild(vault: str) -> str:

@@ -19,7 +19,6 @@ one seal over all of their values.
 from __future__ import annotations
 
 import json
-import logging
 import os
 from binascii import b2a_base64
 from collections.abc import Callable, Iterable, Sequence
@@ -27,8 +26,6 @@ from hashlib import blake2b
 from typing import Any, NamedTuple, Protocol
 
 from reverie.protocols import Owner, Progress, Row
-
-logger = logging.getLogger("reverie.upgrade")
 
 # The chain before the first entry of a space, and the digest of erased content.
 NO_CHAIN = ""
@@ -178,18 +175,6 @@ class Statements(Protocol):
 
 
 _CHUNK = 1_000
-# Progress is logged each time this many entries are sealed, and not for a shorter log.
-_PROGRESS_INTERVAL = 50_000
-
-
-def log_progress(what: str) -> Progress:
-    """A progress callback that logs how far the sealing of a long log is."""
-
-    def report_progress(done: int, whole: int) -> None:
-        if whole >= _PROGRESS_INTERVAL and (done % _PROGRESS_INTERVAL < _CHUNK or done == whole):
-            logger.warning("sealing %s: %d of %d entries", what, done, whole)
-
-    return report_progress
 
 
 def seal_store(db: Statements, progress: Progress | None = None) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import replace
 
 from reverie.engine import index
@@ -13,38 +12,32 @@ from reverie.protocols import Progress, Transaction
 from reverie.write import embeddings
 from reverie.write.runtime import Runtime
 
-_log = logging.getLogger("reverie.index")
-
 
 def refresh_index(runtime: Runtime, progress: Progress | None = None) -> None:
     """Rebuild the index if it was made by other rules, such as another text analyser.
 
-    Queries are analysed by the current rules and would not match the stored terms. The progress is
-    logged as well, at every tenth of the work.
+    Queries are analysed by the current rules and would not match the stored terms.
     """
+    if _index_version(runtime) == index.INDEX_VERSION:
+        return
+    with runtime.engine.exclusive():
+        # Another process may have done it while this one waited.
+        found = _index_version(runtime)
+        if found == index.INDEX_VERSION:
+            return
+        if found is not None:
+            if found != index.REBUILDING:
+                runtime.engine.backup_before_rebuild()
+                reindex.set_index_version(runtime, index.REBUILDING)
+            rebuild(_without_foreign_embedder(runtime), progress)
+        reindex.set_index_version(runtime, index.INDEX_VERSION)
+
+
+def _index_version(runtime: Runtime) -> str | None:
+    """Read by which rules the index was made; None for a store without an index."""
     with runtime.engine.read() as tx:
         row = tx.one("SELECT value FROM meta WHERE key = 'index'")
-    if row is not None and row[0] == index.INDEX_VERSION:
-        return
-    if row is not None:
-        # No version of Reverie accepts this value, so none writes until the rebuild is done; if it
-        # is killed, the next open starts it again.
-        reindex.set_index_version(runtime, "being made anew")
-        _log.info("the index of %s was made by other rules: making it again", runtime.engine.url)
-        rebuild(_without_foreign_embedder(runtime), _logged(progress))
-    reindex.set_index_version(runtime, index.INDEX_VERSION)
-
-
-def _logged(progress: Progress | None) -> Progress:
-    """Return a function that passes progress on, and logs it at every tenth of the work."""
-
-    def advance(done: int, total: int) -> None:
-        if progress is not None:
-            progress(done, total)
-        if done * 10 // max(total, 1) > (done - 1) * 10 // max(total, 1):
-            _log.info("indexed %d of %d memories and events", done, total)
-
-    return advance
+    return None if row is None else str(row[0])
 
 
 def _without_foreign_embedder(runtime: Runtime) -> Runtime:

@@ -17,6 +17,7 @@ from reverie.clock import RandomIds, SystemClock
 from reverie.config import Settings
 from reverie.embed import open_embedder, open_reranker
 from reverie.engine import open_engine
+from reverie.engine.upgrade import UpgradeOptions, log_progress
 from reverie.errors import InvalidInput, NotFound, ReverieError
 from reverie.maintenance import damage
 from reverie.maintenance import doctor as maintenance_doctor
@@ -37,7 +38,7 @@ from reverie.model import (
     Trust,
     VerifyReport,
 )
-from reverie.protocols import Clock, Embedder, Engine, Ids, Reranker
+from reverie.protocols import Clock, Embedder, Engine, Ids, Reranker, UpgradeProgress
 from reverie.text.normalize import require_name
 from reverie.transfer import backup as transfer_backup
 from reverie.write import tokens, validate, vault_link
@@ -59,22 +60,26 @@ def open(
     reranker: str | Path | Reranker | None = None,
     clock: Clock | None = None,
     ids: Ids | None = None,
-    progress: Progress | None = None,
+    on_upgrade: UpgradeProgress | None = None,
 ) -> Store:
     """Open a store, creating it on its first use.
 
     What is not given comes from ``settings``, else from the environment and ``reverie.toml``.
     ``embedder`` is an Embedder or a name such as ``"local"``; with ``"none"`` the store has no
     vectors. ``reranker`` is a Reranker or the folder of an ONNX cross-encoder.
-    ``progress(done, total)`` is called while an index that an earlier version made is made again.
+
+    A store of an earlier version is upgraded, after it was backed up beside itself (see
+    ``Settings.upgrade_backup``). ``on_upgrade`` is called with what is being done, how much of it
+    is done and how much there is to do; without it, a long upgrade is logged.
     """
     found = config.load() if settings is None else settings
     if isinstance(embedder, str):
         found = replace(found, embedder=embedder)
     chosen = open_embedder(found) if embedder is None or isinstance(embedder, str) else embedder
     address = str(url) if url is not None else found.url or config.default_url()
+    upgrade_options = UpgradeOptions(found.keeps_upgrade_backup, on_upgrade or log_progress())
     runtime = Runtime(
-        engine=open_engine(address, found.read_url, found.busy_timeout),
+        engine=open_engine(address, found.read_url, found.busy_timeout, upgrade_options),
         clock=clock or SystemClock(),
         ids=ids or RandomIds(),
         settings=found,
@@ -89,7 +94,7 @@ def open(
     try:
         with runtime.engine.read() as tx:
             maintenance_rebuild.require_migrated(tx, runtime.engine.url)
-        maintenance_rebuild.refresh_index(runtime, progress)
+        maintenance_rebuild.refresh_index(runtime, upgrade_options.report("indexing"))
         maintenance_reembed.queue_missing_vectors(runtime)
         if found.vault and not runtime.engine.read_only:
             vault_link.attach_if_none(runtime, str(Path(found.vault).expanduser().absolute()))
@@ -185,7 +190,8 @@ class Store:
 
     @property
     def write_failed(self) -> bool:
-        """Whether a write or sync failed: nothing can be written until the store is reopened."""
+        """Whether a write or sync failed, or a newer Reverie upgraded the store: nothing can be
+        written until the store is reopened."""
         return self._runtime.engine.write_failed
 
     @property

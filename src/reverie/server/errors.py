@@ -19,6 +19,7 @@ from reverie.errors import (
     InvalidInput,
     MissingExtra,
     ModelFailed,
+    NewerSchema,
     NotFound,
     RerankFailed,
     ReverieError,
@@ -55,6 +56,12 @@ _STATUS: tuple[tuple[type[ReverieError], int, str | None], ...] = (
     (MissingExtra, 501, None),
     (StoreFull, 507, f"the server has no space left: free some, and {_RETRY_ADVICE}"),
     (StoreReadOnly, 500, f"the server's store cannot be written: {_SEE_LOG}"),
+    (
+        NewerSchema,
+        503,
+        "a newer Reverie upgraded the server's store, and nothing is stored until the server "
+        f"starts again with that version: then {_RETRY_ADVICE}",
+    ),
     (StoreBusy, 503, f"another writer held the store for too long: {_RETRY_ADVICE}"),
     (StoreDamaged, 500, f"the server's store is damaged here: {_SEE_LOG}"),
     (

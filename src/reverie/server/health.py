@@ -34,7 +34,8 @@ _MEDIA_TYPES = {".css": "text/css", ".js": "text/javascript"}
 async def health(request: Request) -> Response:
     """Whether the store answers, and can still be written to.
 
-    ``write_failed``: a write or sync failed, and nothing is stored until the server starts again.
+    ``write_failed``: a write or sync failed, or a newer Reverie upgraded the store, and nothing is
+    stored until the server starts again.
     """
     store = get_server_context(request).store
     if await store.write_failed:

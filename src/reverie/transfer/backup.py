@@ -20,6 +20,7 @@ from reverie.engine.sqlite.store_file import (
     remove_store,
     usable_path,
 )
+from reverie.engine.upgrade import NO_BACKUP
 from reverie.errors import ConfigError, StoreDamaged, StoreError, StoreFull
 from reverie.maintenance import rebuild, verify
 from reverie.model import Scope, VerifyReport
@@ -151,7 +152,7 @@ def _verified_copy(
     with tempfile.TemporaryDirectory(prefix="reverie-") as folder:
         file = Path(folder) / "copy.db"
         copy_store_file(source, file)
-        copy = replace(runtime, engine=open_engine(str(file)))
+        copy = replace(runtime, engine=open_engine(str(file), upgrade_options=NO_BACKUP))
         try:
             rebuild.refresh_index(copy)
             report = verify.verify(copy)

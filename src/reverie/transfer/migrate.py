@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from reverie.engine import open_engine, table_copy
 from reverie.engine.schema import MIGRATION_KEY, TABLES
+from reverie.engine.upgrade import UpgradeOptions
 from reverie.errors import ConfigError, StoreDamaged
 from reverie.maintenance import damage, rebuild
 from reverie.protocols import Engine, Transaction
@@ -34,10 +35,20 @@ class MigrationReport(NamedTuple):
     digest: str
 
 
-def migrate(source: str, target: str, progress: Progress | None = None) -> MigrationReport:
-    """Copy the store at ``source`` into the empty one at ``target``; both are locked meanwhile."""
+def migrate(
+    source: str,
+    target: str,
+    progress: Progress | None = None,
+    upgrade_options: UpgradeOptions | None = None,
+) -> MigrationReport:
+    """Copy the store at ``source`` into the empty one at ``target``; both are locked meanwhile.
+
+    A source of an earlier version is upgraded first.
+    """
     with contextlib.ExitStack() as opened:
-        before = opened.enter_context(contextlib.closing(open_engine(source)))
+        before = opened.enter_context(
+            contextlib.closing(open_engine(source, upgrade_options=upgrade_options))
+        )
         after = opened.enter_context(contextlib.closing(open_engine(target)))
         _require_distinct(before, after)
         if not before.read_only:

@@ -24,6 +24,7 @@ from reverie.engine.postgres.transaction import WRITER_LOCK, PostgresTransaction
 from reverie.engine.postgres.vectors import PostgresVectors
 from reverie.engine.sqlite import store_file
 from reverie.engine.sqlite.engine import SQLiteEngine
+from reverie.engine.upgrade import UpgradeOptions
 from reverie.errors import StoreBusy, StoreError, StoreReadOnly, StoreUnavailable
 
 _APPLICATION = f"SET LOCAL ROLE {row_security.APPLICATION}"
@@ -42,20 +43,32 @@ _COUNT_OLDER_SNAPSHOTS = """SELECT COUNT(*) FROM (
 class PostgresEngine(BaseEngine[PostgresTransaction]):
     """A store in a PostgreSQL database; methods without a docstring: see ``protocols.Engine``."""
 
-    def __init__(self, url: str, read_url: str = "", busy_timeout: float = BUSY_TIMEOUT) -> None:
+    def __init__(
+        self,
+        url: str,
+        read_url: str = "",
+        busy_timeout: float = BUSY_TIMEOUT,
+        upgrade_options: UpgradeOptions | None = None,
+    ) -> None:
         super().__init__()
+        self._upgrade_options = upgrade_options or UpgradeOptions()
         self._busy_timeout = busy_timeout
         address = dsn.parse(url)
         self.url, self.read_only = address.shown, address.read_only
         bootstrap_pool = ConnectionPool(
-            address.conninfo, f"{postgres_schema.SCHEMA_NAME}, public", busy_timeout=busy_timeout
+            address.conninfo,
+            f"{postgres_schema.SCHEMA_NAME}, public",
+            busy_timeout=busy_timeout,
+            opening=True,
         )
         with (
             errors.translating_errors(self.url),
             contextlib.closing(bootstrap_pool.connect()) as connection,
         ):
             try:
-                vector_type = postgres_schema.prepare(connection, read_only=self.read_only)
+                vector_type = postgres_schema.prepare(
+                    connection, self.url, self._upgrade_options, read_only=self.read_only
+                )
             except psycopg.errors.LockNotAvailable as error:
                 raise self._busy_error(lock_holders.longest_writer(connection)) from error
             search_path = postgres_schema.search_path(connection)
@@ -101,7 +114,12 @@ class PostgresEngine(BaseEngine[PostgresTransaction]):
         begin = _WRITE if wait else (*_WRITE, _NO_LOCK_WAIT)
         with self._reporting_lock_holder(wait) as waiting, self._lease_connection() as lease:
             own = PostgresTransaction(
-                lease, begin, self._vectors, writing=True, damaged=self.damaged
+                lease,
+                begin,
+                self._vectors,
+                writing=True,
+                damaged=self.damaged,
+                require_known_schema=self._require_known_schema,
             )
             waiting.append(own)
             with self._as_current(own) as tx:
@@ -217,6 +235,15 @@ class PostgresEngine(BaseEngine[PostgresTransaction]):
             (postgres_schema.SCHEMA_NAME,),
         ).fetchall()
         return [row[0] for row in rows]
+
+    def _current_schema(self) -> int | None:
+        with contextlib.suppress(psycopg.Error, StoreError), self._connected() as connection:
+            return postgres_schema.read_version(connection)
+        return None
+
+    def backup_before_rebuild(self) -> None:
+        """Say how to keep a copy: a database is backed up with its own tools."""
+        postgres_schema.suggest_dump(self.url, schema.SCHEMA_VERSION, self._upgrade_options)
 
     def backup(self, target: Path) -> None:
         """Write a backup: a SQLite store in one file that holds the same rows."""

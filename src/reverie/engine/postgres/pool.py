@@ -59,7 +59,9 @@ class ConnectionPool:
         *,
         separate_statements: bool = False,
         busy_timeout: float = BUSY_TIMEOUT,
+        opening: bool = False,
     ) -> None:
+        self._opening = opening
         self._conninfo = conninfo
         self._busy_timeout = busy_timeout
         self._separate_statements = separate_statements
@@ -114,13 +116,16 @@ class ConnectionPool:
         with self._lock:
             return self._free.pop() if self._free else None
 
-    def execute_all(self, connection: Connection, statements: Sequence[str]) -> None:
-        """Execute statements whose results are not needed, in one round trip.
+    def execute_all(self, connection: Connection, statements: Sequence[str]) -> psycopg.Cursor[Row]:
+        """Execute statements in one round trip; return a cursor with the result of the last one.
 
         Citus sends the whole text that holds a SET to its workers: there each is sent separately.
         """
         for text in statements if self._separate_statements else ["; ".join(statements)]:
-            connection.execute(text.encode(), prepare=False)
+            cursor = connection.execute(text.encode(), prepare=False)
+        while cursor.nextset():
+            pass
+        return cursor
 
     def take_back(self, connection: Connection) -> None:
         """Return a connection to the pool, or close it if it cannot be used again."""
@@ -168,7 +173,9 @@ class ConnectionPool:
         given = str(conninfo_to_dict(self._conninfo).get("application_name", ""))
         if given != dsn.APPLICATION_NAME:
             return given
-        whole = f"{given} process {os.getpid()} on {socket.gethostname()}, {own_command()}"
+        # An upgrade waits for no process that is only opening the store.
+        what = "opening, process" if self._opening else "process"
+        whole = f"{given} {what} {os.getpid()} on {socket.gethostname()}, {own_command()}"
         return whole.encode(errors="replace")[:63].decode(errors="ignore")
 
     def close(self) -> None:
@@ -213,14 +220,14 @@ class Lease:
         assert self._connection is not None
         return self._connection
 
-    def begin(self, statements: Sequence[str]) -> None:
+    def begin(self, statements: Sequence[str]) -> psycopg.Cursor[Row]:
         """Execute the first statements on a working connection, retrying while the server is lost.
 
-        Nothing came before them, so that they can be repeated on another connection.
+        Returns a cursor with the result of the last one. Nothing came before them, so that they can
+        be repeated on another connection.
         """
         if self._held is not None:
-            self.execute_all(statements)
-            return
+            return self.execute_all(statements)
         deadline = time.monotonic() + self._patience
         while True:
             self._connection = self.pool.take_idle()
@@ -228,8 +235,7 @@ class Lease:
             try:
                 if self._connection is None:
                     self._connection = self.pool.connect()
-                self.execute_all(statements)
-                return
+                return self.execute_all(statements)
             except psycopg.errors.FeatureNotSupported as error:
                 # On a standby, a read-write transaction already fails to begin.
                 self._discard()
@@ -242,9 +248,9 @@ class Lease:
                 if not idle:
                     time.sleep(RETRY_INTERVAL_SECONDS)
 
-    def execute_all(self, statements: Sequence[str]) -> None:
-        """Execute statements whose results are not needed, in one round trip."""
-        self.pool.execute_all(self.connection, statements)
+    def execute_all(self, statements: Sequence[str]) -> psycopg.Cursor[Row]:
+        """Execute statements in one round trip; return a cursor with the result of the last one."""
+        return self.pool.execute_all(self.connection, statements)
 
     def end(self) -> None:
         """Roll back what is open, and return the connection to the pool or to its holder."""

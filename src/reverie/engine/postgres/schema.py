@@ -10,10 +10,11 @@ from typing import Any
 from psycopg import Connection, errors
 from psycopg.types import TypeInfo
 
-from reverie.engine import schema, seals
-from reverie.engine.postgres import row_security, vectors
-from reverie.engine.postgres.transaction import to_numbered_params
-from reverie.errors import NewerSchema, StoreError, StoreReadOnly
+from reverie.engine import schema, seals, upgrade
+from reverie.engine.postgres import dsn, row_security, vectors
+from reverie.engine.postgres.transaction import WRITER_LOCK, to_numbered_params
+from reverie.engine.upgrade import UpgradeOptions
+from reverie.errors import StoreBusy, StoreError, StoreReadOnly
 from reverie.protocols import Row
 
 log = logging.getLogger("reverie.postgres")
@@ -29,6 +30,12 @@ NO_PGVECTOR = (
 NEXT_SPACE = "SELECT COALESCE(MAX(space), 0) + 1 FROM spaces"
 # Tables whose rows every write changes: half of each page is left free for the new row versions.
 _HOT_TABLES = ("counters", "statistics", "due")
+# Sessions of other processes that have this database open.
+_OTHER_SESSIONS = """SELECT pid, application_name FROM pg_stat_activity
+    WHERE datname = current_database() AND pid <> pg_backend_pid() AND application_name LIKE $1
+    ORDER BY backend_start, pid"""
+# Without the role and the option, the policies fail a dump by a user who is not a superuser.
+_DUMP = f"pg_dump --role={row_security.OPERATOR} --enable-row-security --format=custom"
 # The tables that hold the rows of these tables: they themselves, or their partitions.
 _PHYSICAL_TABLES = """SELECT c.oid::regclass::text FROM pg_class c
     LEFT JOIN pg_inherits i ON i.inhrelid = c.oid LEFT JOIN pg_class t ON t.oid = i.inhparent
@@ -36,8 +43,13 @@ _PHYSICAL_TABLES = """SELECT c.oid::regclass::text FROM pg_class c
     AND COALESCE(t.relname, c.relname) = ANY($2)"""
 
 
-def prepare(connection: Connection[Row], *, read_only: bool) -> TypeInfo | None:
-    """Create or upgrade the tables; returns pgvector's type, or None where it is missing."""
+def prepare(
+    connection: Connection[Row], shown_url: str, options: UpgradeOptions, *, read_only: bool
+) -> TypeInfo | None:
+    """Create or upgrade the tables; returns pgvector's type, or None where it is missing.
+
+    Everything is one transaction, in which nobody else writes. ``shown_url`` is for messages.
+    """
     if connection.info.server_version < MIN_SERVER_VERSION:
         raise StoreError(
             f"PostgreSQL {connection.info.server_version // 10_000} is too old: use 15 or newer"
@@ -48,10 +60,15 @@ def prepare(connection: Connection[Row], *, read_only: bool) -> TypeInfo | None:
     if _needs_upgrade(connection, read_only):
         with connection.transaction():
             connection.execute("SELECT pg_advisory_xact_lock($1)", (SCHEMA_LOCK,))
-            version = _version(connection)
+            version = read_version(connection)
             if version < schema.SCHEMA_VERSION:
+                if version:
+                    _require_alone(connection)
+                    suggest_dump(shown_url, version, options)
+                # Waits for writers, and holds up new ones, which then see the new schema.
+                connection.execute("SELECT pg_advisory_xact_lock($1)", (WRITER_LOCK,))
                 row_security.disable_policies(connection, SCHEMA_NAME)
-                _upgrade(connection, version)
+                _upgrade(connection, version, options)
                 row_security.enable_policies(connection, SCHEMA_NAME)
             _convert_vectors(connection)
     if not read_only:
@@ -67,12 +84,9 @@ def prepare(connection: Connection[Row], *, read_only: bool) -> TypeInfo | None:
 
 
 def _needs_upgrade(connection: Connection[Row], read_only: bool) -> bool:
-    version = _version(connection)
+    version = read_version(connection)
     if version > schema.SCHEMA_VERSION:
-        raise NewerSchema(
-            f"the database has schema {version}, this Reverie knows {schema.SCHEMA_VERSION}: "
-            "upgrade with pip install --upgrade reverie"
-        )
+        raise upgrade.newer_schema("the database", version)
     if version == schema.SCHEMA_VERSION:
         return (
             not read_only
@@ -84,7 +98,35 @@ def _needs_upgrade(connection: Connection[Row], read_only: bool) -> bool:
     return True
 
 
-def _version(connection: Connection[Row]) -> int:
+def _require_alone(connection: Connection[Row]) -> None:
+    """Raise StoreBusy while other processes have the store open: the step would fail their calls.
+
+    Those that start at the same moment, and wait for the lock on the schema, do not count.
+    """
+    rows = connection.execute(_OTHER_SESSIONS, (f"{dsn.APPLICATION_NAME} process %",)).fetchall()
+    if rows:
+        pid, name = rows[0]
+        more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
+        raise StoreBusy(
+            f"session {pid} ({name}){more} uses this database, which is about to be upgraded to "
+            f"schema {schema.SCHEMA_VERSION}: stop every process of the earlier version, then "
+            "start this one again"
+        )
+
+
+def suggest_dump(shown_url: str, version: int, options: UpgradeOptions) -> None:
+    """Say how to keep a copy of a database that is about to be upgraded."""
+    if options.backup:
+        upgrade.logger.warning(
+            "upgrading %s: to be able to go back to schema %d, stop this now and run first: %s",
+            shown_url,
+            version,
+            f"{_DUMP} --file=reverie-schema-{version}.dump '{shown_url}'",
+        )
+
+
+def read_version(connection: Connection[Row]) -> int:
+    """Read the schema of the store; 0 if there is none."""
     if (
         connection.execute("SELECT to_regclass($1)", (f"{SCHEMA_NAME}.meta",)).fetchall()[0][0]
         is None
@@ -95,7 +137,8 @@ def _version(connection: Connection[Row]) -> int:
     return int(rows[0][0]) if rows else 0
 
 
-def _upgrade(connection: Connection[Row], found: int) -> None:
+def _upgrade(connection: Connection[Row], found: int, options: UpgradeOptions) -> None:
+    statements = _Statements(connection)
     if not found:
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA_NAME}".encode())
         connection.execute("CREATE SEQUENCE space_numbers")
@@ -103,7 +146,7 @@ def _upgrade(connection: Connection[Row], found: int) -> None:
         for statement in schema.STEPS[number - 1]:
             connection.execute(to_postgres(statement).encode())
         if number == schema.SEAL_STEP:
-            seals.seal_store(_Statements(connection), seals.log_progress("the log"))
+            seals.seal_store(statements, options.report("sealing the log"))
             # Refuse rows without a seal, from a process of an earlier version that is connected.
             connection.execute("ALTER TABLE log ALTER COLUMN seal DROP DEFAULT")
     if not found:
@@ -112,6 +155,7 @@ def _upgrade(connection: Connection[Row], found: int) -> None:
         _PHYSICAL_TABLES, (SCHEMA_NAME, list(_HOT_TABLES))
     ).fetchall():
         connection.execute(f"ALTER TABLE {table} SET (fillfactor = 50)".encode())
+    upgrade.mark_index(statements)
     connection.execute(
         "INSERT INTO meta (key, value) VALUES ('schema', $1) "
         "ON CONFLICT (key) DO UPDATE SET value = excluded.value",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,7 @@ WRITER_LOCK = 0x52455645
 ROWS_AT_ONCE = (64, 16, 4, 1)
 MAX_UNSENT = 256
 _TAKE_SHARED_LOCK = f"SELECT pg_advisory_xact_lock_shared({WRITER_LOCK})"
+_READ_SCHEMA = "SELECT value FROM meta WHERE key = 'schema'"
 _VALUES = re.compile(r"VALUES \((\?(?:, \?)*)\)")
 
 
@@ -46,7 +47,9 @@ class PostgresTransaction:
         *,
         writing: bool,
         damaged: set[tuple[int, int]],
+        require_known_schema: Callable[[int], None] | None = None,
     ) -> None:
+        self._require_known_schema = require_known_schema
         self.damaged = damaged
         self._lease = lease
         self._vectors = vectors
@@ -149,8 +152,12 @@ class PostgresTransaction:
         self, query: bytes, values: Sequence[Any] = (), *, binary: bool = False
     ) -> Cursor[Row]:
         if not self._begun:
-            self._lease.begin(self._first)
+            # After the lock on writers: an upgrade cannot come between this check and the commit.
+            first = [*self._first, *([_READ_SCHEMA] if self._require_known_schema else [])]
+            cursor = self._lease.begin(first)
             self._begun = True
+            if self._require_known_schema and (found := cursor.fetchone()) is not None:
+                self._require_known_schema(int(found[0]))
         if not self._unsent:
             return self._cursor.execute(query, values, binary=binary)
         unsent, self._unsent = self._unsent, []

@@ -19,15 +19,15 @@ from pathlib import Path
 
 import apsw
 
-from reverie.engine import schema, seals
+from reverie.engine import schema, seals, upgrade
 from reverie.engine.base import BUSY_TIMEOUT, BaseEngine
-from reverie.engine.sqlite import errors, file_lock, planner_stats, store_file
+from reverie.engine.sqlite import errors, file_lock, planner_stats, store_file, upgrade_backup
 from reverie.engine.sqlite.file_lock import FileLock
 from reverie.engine.sqlite.transaction import SQLiteTransaction
 from reverie.engine.sqlite.vectors import VectorBlocks, VectorCache
+from reverie.engine.upgrade import UpgradeOptions
 from reverie.errors import (
     InvalidInput,
-    NewerSchema,
     ReverieError,
     StoreBusy,
     StoreDamaged,
@@ -95,9 +95,15 @@ class SQLiteEngine(BaseEngine[SQLiteTransaction]):
 
     supports_vector_search = True
 
-    def __init__(self, url: str, busy_timeout: float = BUSY_TIMEOUT) -> None:
+    def __init__(
+        self,
+        url: str,
+        busy_timeout: float = BUSY_TIMEOUT,
+        upgrade_options: UpgradeOptions | None = None,
+    ) -> None:
         require_safe_sqlite()
         super().__init__()
+        self._upgrade_options = upgrade_options or UpgradeOptions()
         self._busy_timeout = busy_timeout
         self.path, options = store_file.parse_url(url)
         self.url = f"sqlite://{urllib.parse.quote(str(self.path))}"
@@ -219,25 +225,28 @@ class SQLiteEngine(BaseEngine[SQLiteTransaction]):
                     f"{self.path} is a database of another program: give another path"
                 )
             if version > schema.SCHEMA_VERSION:
-                raise NewerSchema(
-                    f"{self.path} has schema {version}, "
-                    f"this Reverie knows {schema.SCHEMA_VERSION}: "
-                    "upgrade with pip install --upgrade reverie"
-                )
+                raise upgrade.newer_schema(str(self.path), version)
             if self.read_only:
                 if version < schema.SCHEMA_VERSION:
                     raise StoreReadOnly(f"{self.path} needs an upgrade: open it without ?mode=ro")
                 return
+            if 0 < version < schema.SCHEMA_VERSION:
+                self._keep_copy(connection, upgrade_backup.before_schema(schema.SCHEMA_VERSION))
             if not version or connection.pragma("journal_mode") != "wal":
                 set_pragmas(connection, FILE_PRAGMAS)
-            for number in range(version + 1, schema.SCHEMA_VERSION + 1):
-                _apply_step(connection, number)
+            if version < schema.SCHEMA_VERSION:
+                _upgrade(connection, version, self._upgrade_options)
             if not planner_stats.has_fixed_stats(connection):
                 # They only make queries faster: a full disk is no reason to fail.
                 with contextlib.suppress(apsw.FullError):
                     planner_stats.write_fixed_stats(connection)
             # Writes the header into the file itself: the next one to open it needs no write lock.
             _checkpoint(connection)
+
+    def _keep_copy(self, connection: apsw.Connection, before: str) -> None:
+        """Keep a copy of the store beside it, unless the options say not to."""
+        if self._upgrade_options.backup:
+            upgrade_backup.keep(connection, self.path, before, self._upgrade_options, self._vfs)
 
     # -- transactions -------------------------------------------------------------------------
 
@@ -259,6 +268,7 @@ class SQLiteEngine(BaseEngine[SQLiteTransaction]):
                 store_file.immediate_transaction(connection),
                 self._transaction(connection, writing=True) as tx,
             ):
+                self._require_known_schema(connection.pragma("user_version"))
                 yield tx
             if self._wal_pages >= CHECKPOINT_PAGES:
                 _checkpoint(connection)
@@ -442,6 +452,11 @@ class SQLiteEngine(BaseEngine[SQLiteTransaction]):
         except apsw.Error as error:
             return not errors.is_damage(error)
 
+    def _current_schema(self) -> int | None:
+        with contextlib.suppress(apsw.Error), contextlib.closing(self._bare_connection()) as fresh:
+            return int(fresh.pragma("user_version"))
+        return None
+
     # -- maintenance --------------------------------------------------------------------------
 
     def scrub(self, erased: Sequence[str] = ()) -> bool:
@@ -453,10 +468,13 @@ class SQLiteEngine(BaseEngine[SQLiteTransaction]):
         try:
             with self._writer() as connection:
                 connection.set_busy_timeout(SCRUB_TIMEOUT_MS)
+                copies_are_clean = upgrade_backup.remove_erased(connection, self.path)
                 try:
                     connection.execute("VACUUM")
-                    return _truncate_wal(connection) and not self._contains_erased(
-                        connection, erased
+                    return (
+                        _truncate_wal(connection)
+                        and not self._contains_erased(connection, erased)
+                        and copies_are_clean
                     )
                 finally:
                     connection.set_busy_timeout(self._busy_ms)
@@ -485,6 +503,11 @@ class SQLiteEngine(BaseEngine[SQLiteTransaction]):
         self._require_usable()
         with store_file.new_file(target), self._reader() as connection:
             store_file.copy_pages(connection, target)
+
+    def backup_before_rebuild(self) -> None:
+        self._require_usable()
+        with self._writer() as connection:
+            self._keep_copy(connection, upgrade_backup.BEFORE_INDEX)
 
     def restore(self, source: Path) -> None:
         """Replace everything with a backup, through SQLite: other processes see one change."""
@@ -522,11 +545,13 @@ class SQLiteEngine(BaseEngine[SQLiteTransaction]):
     def describe(self) -> Mapping[str, str]:
         with self.read() as tx:
             pages = tx.one("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size")
+        copies = [copy.name for copy in upgrade_backup.find(self.path)]
         return {
             "engine": f"SQLite {apsw.sqlite_lib_version()} (apsw {apsw.apsw_version()})",
             "file": str(self.path),
             "bytes": str(pages[0] if pages else 0),
             "schema": str(schema.SCHEMA_VERSION),
+            **({"upgrade backups": ", ".join(copies)} if copies else {}),
         }
 
     def vacuum(self) -> None:
@@ -565,20 +590,25 @@ _UNSEALED_TRIGGER = """CREATE TRIGGER log_sealed BEFORE INSERT ON log WHEN NEW.s
     END"""
 
 
-def _apply_step(connection: apsw.Connection, number: int) -> None:
+def _upgrade(connection: apsw.Connection, found: int, options: UpgradeOptions) -> None:
+    """Run all steps after ``found`` in one transaction: a kill leaves the old store or the new."""
     with store_file.immediate_transaction(connection):
-        for statement in schema.STEPS[number - 1]:
-            connection.execute(
-                statement.format(clustered="WITHOUT ROWID").replace("BIGINT", "INTEGER")
-            )
-        if number == 1:
-            connection.execute(VectorBlocks.TABLE)
-        if number == schema.SEAL_STEP:
-            statements = SQLiteTransaction(connection, VectorCache(), writing=True)
-            seals.seal_store(statements, seals.log_progress("the log"))
-            connection.execute(_UNSEALED_TRIGGER)
+        for number in range(found + 1, schema.SCHEMA_VERSION + 1):
+            _apply_step(connection, number, options)
+        upgrade.mark_index(SQLiteTransaction(connection, VectorCache(), writing=True))
         connection.pragma("application_id", store_file.APPLICATION_ID)
-        connection.pragma("user_version", number)
+        connection.pragma("user_version", schema.SCHEMA_VERSION)
+
+
+def _apply_step(connection: apsw.Connection, number: int, options: UpgradeOptions) -> None:
+    for statement in schema.STEPS[number - 1]:
+        connection.execute(statement.format(clustered="WITHOUT ROWID").replace("BIGINT", "INTEGER"))
+    if number == 1:
+        connection.execute(VectorBlocks.TABLE)
+    if number == schema.SEAL_STEP:
+        statements = SQLiteTransaction(connection, VectorCache(), writing=True)
+        seals.seal_store(statements, options.report("sealing the log"))
+        connection.execute(_UNSEALED_TRIGGER)
 
 
 _open_engines: weakref.WeakSet[SQLiteEngine] = weakref.WeakSet()

@@ -22,12 +22,15 @@ from reverie.errors import (
     StoreFull,
     StoreReadOnly,
 )
+from reverie.protocols import Progress
 
 if TYPE_CHECKING:
     import apsw
 
 APPLICATION_ID = 0x52455645  # "REVE"
 MAX_SHOWN_CHARS = 100
+# Progress is reported each time this many pages are copied.
+PAGES_AT_ONCE = 1_000
 
 
 def parse_url(url: str) -> tuple[Path, dict[str, str]]:
@@ -132,12 +135,17 @@ def new_file(path: Path, target: Path | None = None) -> Iterator[None]:
 def move_into_place(part: Path, target: Path) -> None:
     """Rename a finished file to its final name, and sync the folder."""
     part.rename(target)
+    sync_folder(target.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names of the files in a folder durable."""
     with contextlib.suppress(OSError):  # not every system lets a folder be opened
-        folder = os.open(target.parent, os.O_RDONLY)
+        opened = os.open(folder, os.O_RDONLY)
         try:
-            os.fsync(folder)
+            os.fsync(opened)
         finally:
-            os.close(folder)
+            os.close(opened)
 
 
 def remove_store(path: Path) -> None:
@@ -192,15 +200,26 @@ def copy_store_file(source: Path, target: Path) -> None:
         raise StoreDamaged(f"{source} cannot be read ({error}): use another") from error
 
 
-def copy_pages(source: apsw.Connection, target: Path) -> None:
-    """Copy a database into a new file; errors that concern the new file name it."""
+def copy_pages(
+    source: apsw.Connection,
+    target: Path,
+    *,
+    vfs: str | None = None,
+    progress: Progress | None = None,
+) -> None:
+    """Copy a database into a new file; errors that concern the new file name it.
+
+    With ``progress``, nobody may write meanwhile.
+    """
     import apsw
 
-    copy = apsw.Connection(str(target))
+    copy = apsw.Connection(str(target), vfs=vfs)
     try:
         # In one step: a write between two steps would make the backup start again, without end.
         with copy.backup("main", source, "main") as task:
-            task.step(-1)
+            while not task.step(-1 if progress is None else PAGES_AT_ONCE):
+                assert progress is not None
+                progress(task.page_count - task.remaining, task.page_count)
         copy.pragma("journal_mode", "delete")
     except apsw.FullError as error:
         raise StoreFull(f"no space left for {target}: free some and try again") from error

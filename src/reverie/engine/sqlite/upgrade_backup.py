@@ -1,0 +1,143 @@
+"""The copy of a store that is kept beside it before it is upgraded.
+
+It is an ordinary store of the earlier version, named
+``<store>.before-schema-6-<time>.backup`` or ``<store>.before-index-<time>.backup``. It has its name
+only once it is complete and synced. An erase deletes it if it holds what was erased.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import filecmp
+import glob
+import os
+import shutil
+import time
+from pathlib import Path
+
+import apsw
+
+from reverie.engine.sqlite import store_file
+from reverie.engine.upgrade import UpgradeOptions, logger
+from reverie.errors import StoreError, StoreFull
+from reverie.protocols import Progress
+
+# In the name of the copy: why it was made.
+BEFORE_INDEX = "index"
+_SKIP = "upgrade without a backup (--no-backup, or REVERIE_UPGRADE_BACKUP=off)"
+# An entry that the copy has, and that was erased since.
+_FIND_ERASED = """SELECT 1 FROM kept.log k JOIN main.log l
+    ON l.space = k.space AND l.position = k.position AND l.uuid IS k.uuid
+    WHERE k.body IS NOT NULL AND l.body IS NULL LIMIT 1"""
+
+
+def before_schema(number: int) -> str:
+    """Return the part of a copy's name that says before which schema it was made."""
+    return f"schema-{number}"
+
+
+def find(path: Path, before: str = "*") -> list[Path]:
+    """Find the copies that are kept beside a store, the oldest first."""
+    name = f"{glob.escape(path.name)}.before-{before}-*.backup"
+    return sorted(path.parent.glob(name), key=lambda copy: copy.name.rpartition("-")[2])
+
+
+def keep(
+    connection: apsw.Connection, path: Path, before: str, options: UpgradeOptions, vfs: str | None
+) -> None:
+    """Copy the store at ``path``; the caller holds its write lock.
+
+    An upgrade that was killed before it changed anything finds the copy it made, and adds none.
+    """
+    if not connection.execute("SELECT EXISTS (SELECT 1 FROM log)").get:
+        return
+    _require_space(connection, path)
+    try:
+        target = _copy(connection, path, before, options.report("backing up"), vfs)
+    except StoreFull as error:
+        raise _no_space(path) from error
+    except OSError as error:
+        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+            raise _no_space(path) from error
+        raise StoreError(
+            f"{path} cannot be backed up before it is upgraded ({error.strerror}), and nothing was "
+            f"changed: mend that, or {_SKIP}"
+        ) from error
+    logger.warning(
+        "upgrading %s, of which a copy is kept: to go back, install the earlier Reverie, move the "
+        "store away and run 'reverie backup restore %s'",
+        path,
+        target,
+    )
+
+
+def _copy(
+    connection: apsw.Connection, path: Path, before: str, progress: Progress, vfs: str | None
+) -> Path:
+    part = path.with_name(f"{path.name}.upgrade.part")
+    with store_file.new_file(part):
+        store_file.copy_pages(connection, part, vfs=vfs, progress=progress)
+        with part.open("rb") as file:
+            os.fsync(file.fileno())
+        for copy in find(path, before):
+            if filecmp.cmp(copy, part, shallow=False):
+                store_file.remove_store(part)
+                return copy
+        target = _free_name(path, before)
+        store_file.move_into_place(part, target)
+    return target
+
+
+def remove_erased(connection: apsw.Connection, path: Path) -> bool:
+    """Delete the copies that hold what was erased since; False if one cannot be read or deleted."""
+    clean = True
+    for copy in find(path):
+        try:
+            if _holds_erased(connection, copy):
+                _delete(copy)
+                logger.warning("%s was deleted: it held what was erased", copy)
+        except (apsw.Error, OSError) as error:
+            logger.warning("%s may hold what was erased: delete it (%s)", copy, error)
+            clean = False
+    return clean
+
+
+def _holds_erased(connection: apsw.Connection, copy: Path) -> bool:
+    try:
+        connection.execute("ATTACH ? AS kept", (str(copy),))
+        try:
+            return bool(connection.execute(_FIND_ERASED).fetchall())
+        finally:
+            connection.execute("DETACH kept")
+    except (apsw.NotADBError, apsw.CorruptError):
+        return True  # of no use as a backup, and nobody can say what its bytes are
+
+
+def _delete(copy: Path) -> None:
+    copy.unlink()
+    store_file.sync_folder(copy.parent)
+
+
+def _free_name(path: Path, before: str) -> Path:
+    """Return a name with the time in UTC that no file has."""
+    while True:
+        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+        target = path.with_name(f"{path.name}.before-{before}-{stamp}.backup")
+        if not target.exists():
+            return target
+        time.sleep(0.1)
+
+
+def _require_space(connection: apsw.Connection, path: Path) -> None:
+    pages, size = (connection.pragma(name) for name in ("page_count", "page_size"))
+    with contextlib.suppress(OSError):  # a file system that does not say: the copy finds out
+        if shutil.disk_usage(path.parent).free < pages * size:
+            raise _no_space(path)
+
+
+def _no_space(path: Path) -> StoreFull:
+    return StoreFull(
+        f"no space left to back up {path} before it is upgraded, and nothing was changed: free "
+        f"some, or {_SKIP}"
+    )

@@ -1,0 +1,368 @@
+"""A SQLite store is copied beside itself before it is upgraded."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import stat
+from pathlib import Path
+
+import apsw
+import pytest
+
+import reverie
+from reverie import Settings, StoreFull
+from reverie.engine import index, schema, upgrade
+from reverie.engine.sqlite import upgrade_backup
+from reverie.engine.sqlite.engine import SQLiteEngine
+from reverie.errors import StoreError
+from reverie.maintenance import rebuild
+from reverie.protocols import UpgradeProgress
+from tests.crash.test_faults import small_disk
+from tests.messages import user
+from tests.upgrades import EARLIER, add_step, backups, log_rows, schema_of, unpacked
+
+OLD = EARLIER[-1]
+
+
+def opened(
+    path: Path, upgrade_backup: str = "on", on_upgrade: UpgradeProgress | None = None
+) -> reverie.Store:
+    settings = Settings(upgrade_backup=upgrade_backup)  # type: ignore[arg-type]
+    return reverie.open(path, settings=settings, embedder="hashing", on_upgrade=on_upgrade)
+
+
+# -- making it ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", EARLIER)
+def test_upgrade_keeps_a_private_copy_of_the_earlier_store(
+    tmp_path: Path, number: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = unpacked(number, tmp_path)
+    before = log_rows(path)
+    opened(path).close()
+    (copy,) = backups(path)
+    assert copy.name.startswith(f"old.db.before-schema-{schema.SCHEMA_VERSION}-20")
+    assert copy.suffix == ".backup"
+    assert stat.S_IMODE(copy.stat().st_mode) == 0o600
+    assert (schema_of(copy), schema_of(path)) == (number, schema.SCHEMA_VERSION)
+    assert log_rows(copy) == before
+    (line,) = [record.getMessage() for record in caplog.records if record.name == "reverie.upgrade"]
+    assert str(path) in line and f"reverie backup restore {copy}" in line and "\n" not in line
+
+
+@pytest.mark.parametrize("number", EARLIER)
+def test_upgrade_backup_opens_with_a_program_of_its_schema(
+    tmp_path: Path, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = unpacked(number, tmp_path)
+    before = log_rows(path)
+    opened(path).close()
+    (copy,) = backups(path)
+    monkeypatch.setattr(schema, "SCHEMA_VERSION", number)
+    engine = SQLiteEngine(str(copy))
+    with engine.read() as tx:
+        assert len(tx.all("SELECT position FROM log")) == len(before)
+    with engine.write() as tx:
+        tx.run("INSERT INTO meta (key, value) VALUES ('written', 'by the earlier program')")
+    engine.close()
+    assert schema_of(copy) == number and log_rows(copy) == before
+
+
+def test_upgrade_backup_is_restored_into_a_new_store(tmp_path: Path) -> None:
+    """The way back that the log line describes, here with the current program."""
+    path = unpacked(OLD, tmp_path)
+    with opened(path) as store:
+        expected = {memory.id for memory in store.space("ana").memories()}
+        store.space("ana").remember("after the upgrade")
+    (copy,) = backups(path)
+    path.rename(tmp_path / "newer.db")
+    with opened(path) as store:
+        assert store.restore_backup(copy).ok
+        assert {memory.id for memory in store.space("ana").memories()} == expected
+    assert backups(path) == [copy] and schema_of(copy) == OLD
+
+
+def test_upgrade_of_an_empty_store_keeps_no_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "store.db"
+    opened(path).close()
+    add_step(monkeypatch)
+    opened(path).close()
+    assert schema_of(path) == schema.SCHEMA_VERSION and backups(path) == []
+
+
+def test_upgrade_without_backup_keeps_no_copy(tmp_path: Path) -> None:
+    path = unpacked(OLD, tmp_path)
+    opened(path, "off").close()
+    assert schema_of(path) == schema.SCHEMA_VERSION and backups(path) == []
+
+
+def test_opening_a_current_store_keeps_no_copy(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    for _ in range(2):
+        with opened(path) as store:
+            store.space("ana").remember("zebra")
+    assert backups(path) == []
+
+
+def test_each_upgrade_keeps_its_own_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = unpacked(OLD, tmp_path)
+    opened(path).close()
+    (first,) = backups(path)
+    number = add_step(monkeypatch)
+    opened(path).close()
+    assert sorted(map(schema_of, backups(path))) == [OLD, number - 1]
+    # Back to the first one, which was used before it is upgraded again.
+    shutil.copyfile(first, path)
+    connection = apsw.Connection(str(path))
+    connection.execute("INSERT INTO meta (key, value) VALUES ('used', 'again')")
+    connection.close()
+    opened(path).close()
+    assert sorted(map(schema_of, backups(path))) == [OLD, OLD, number - 1]
+
+
+def test_interrupted_upgrade_of_an_unchanged_store_adds_no_second_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = unpacked(OLD, tmp_path)
+
+    def killed(*given: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as before:
+        before.setattr("reverie.engine.sqlite.engine._upgrade", killed)
+        for _ in range(2):
+            with pytest.raises(KeyboardInterrupt):
+                opened(path)
+    (copy,) = backups(path)
+    opened(path).close()
+    assert backups(path) == [copy] and schema_of(path) == schema.SCHEMA_VERSION
+
+
+# -- the index ------------------------------------------------------------------------------------
+
+
+def filled(path: Path) -> Path:
+    with opened(path) as store:
+        store.space("ana").remember("zebra")
+    return path
+
+
+def test_rebuild_by_newer_rules_keeps_a_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = filled(tmp_path / "store.db")
+    before = log_rows(path)
+    monkeypatch.setattr(index, "INDEX_VERSION", "newer rules")
+    with opened(path) as store:
+        assert store.space("ana").recall("zebra", mode="keyword")
+        assert store.doctor()["upgrade backups"] == backups(path)[0].name
+    (copy,) = backups(path)
+    assert copy.name.startswith("store.db.before-index-20") and log_rows(copy) == before
+    opened(path).close()
+    assert backups(path) == [copy]
+
+
+def test_interrupted_rebuild_adds_no_second_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = filled(tmp_path / "store.db")
+    monkeypatch.setattr(index, "INDEX_VERSION", "newer rules")
+
+    def killed(*given: object) -> None:
+        raise KeyboardInterrupt
+
+    for place in ("reindex.set_index_version", "reindex.reindex"):
+        with monkeypatch.context() as before:
+            before.setattr(f"reverie.maintenance.{place}", killed)
+            with pytest.raises(KeyboardInterrupt):
+                opened(path)
+        assert len(backups(path)) == 1
+    with opened(path) as store:
+        assert store.verify().ok
+    assert len(backups(path)) == 1
+
+
+def test_schema_step_and_rebuild_share_one_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when the process ends between them."""
+    path = filled(tmp_path / "store.db")
+    number = add_step(monkeypatch)
+    monkeypatch.setattr(index, "INDEX_VERSION", "newer rules")
+    SQLiteEngine(str(path)).close()
+    assert schema_of(path) == number
+    (copy,) = backups(path)
+    with opened(path) as store:
+        assert store.verify().ok
+    assert backups(path) == [copy]
+
+
+def test_rebuild_that_another_process_finished_is_not_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = filled(tmp_path / "store.db")
+    with opened(path) as late:
+        monkeypatch.setattr(index, "INDEX_VERSION", "newer rules")
+        version = rebuild._index_version
+        answers = ["earlier rules"]
+        monkeypatch.setattr(
+            rebuild,
+            "_index_version",
+            lambda runtime: answers.pop() if answers else version(runtime),
+        )
+        opened(path).close()
+        answers.append("earlier rules")
+        monkeypatch.setattr(rebuild, "rebuild", None)
+        rebuild.refresh_index(late.runtime)
+    assert len(backups(path)) == 1
+
+
+# -- progress -------------------------------------------------------------------------------------
+
+
+def test_upgrade_reports_the_progress_of_each_part(tmp_path: Path) -> None:
+    seen: dict[str, tuple[int, int]] = {}
+
+    def note(what: str, done: int, total: int) -> None:
+        assert 0 < done <= total and done > seen.get(what, (0, 0))[0]
+        seen[what] = (done, total)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("reverie.engine.sqlite.store_file.PAGES_AT_ONCE", 10)
+        opened(unpacked(3, tmp_path), on_upgrade=note).close()
+    assert list(seen) == ["backing up", "sealing the log", "indexing"]
+    assert seen["sealing the log"][0] == seen["sealing the log"][1]
+    assert seen["indexing"][0] == seen["indexing"][1]
+
+
+def test_long_upgrade_is_logged_and_a_short_one_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    opened(unpacked(3, tmp_path, "short.db")).close()
+    assert len(caplog.records) == 1
+    caplog.clear()
+    monkeypatch.setattr(upgrade, "MIN_LOGGED_TOTAL", 10)
+    opened(unpacked(3, tmp_path, "long.db")).close()
+    lines = [record.getMessage() for record in caplog.records]
+    logged = [line for line in lines if line.startswith("indexing: ")]
+    assert 5 < len(logged) <= 11
+    assert {record.levelno for record in caplog.records} == {logging.WARNING}
+
+
+# -- where it cannot be made ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_upgrade_without_space_for_its_copy_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: bool
+) -> None:
+    """The file system says so before, or only when the copy is written."""
+    with small_disk(tmp_path / "small", 3) as disk:
+        path = unpacked(OLD, disk)
+        content = path.read_bytes()
+        (disk / "filler").write_bytes(bytes((3 << 20) - len(content) - 300_000))
+        if not known:
+            monkeypatch.setattr(
+                shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(1 << 40, 0, 1 << 40)
+            )
+        with pytest.raises(StoreFull, match="--no-backup") as caught:
+            opened(path)
+        assert "\n" not in str(caught.value)
+        assert path.read_bytes() == content and backups(path) == []
+        (disk / "filler").unlink()
+        opened(path).close()
+        assert len(backups(path)) == 1
+
+
+def test_upgrade_whose_copy_cannot_be_written_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = unpacked(OLD, tmp_path)
+    content = path.read_bytes()
+
+    def failing(*given: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("reverie.engine.sqlite.store_file.move_into_place", failing)
+    with pytest.raises(StoreError, match="--no-backup"):
+        opened(path)
+    assert path.read_bytes() == content and backups(path) == []
+
+
+# -- erasing --------------------------------------------------------------------------------------
+
+
+def holding(folder: Path, needle: str) -> list[str]:
+    return [file.name for file in folder.iterdir() if needle.encode() in file.read_bytes()]
+
+
+def test_erase_deletes_the_upgrade_backup_that_holds_the_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "store.db"
+    with opened(path) as store:
+        space = store.space("ana")
+        secret = space.remember("the combination is heliotrope")
+        earlier = space.remember("the pelican flew before")
+        space.erase(earlier.id)
+        space.session("chat").append(user("my gate opens with marzipan"))
+    number = add_step(monkeypatch)
+    opened(path).close()
+    with opened(path) as store:
+        space = store.space("ana")
+        space.erase(space.remember("made and erased after the upgrade").id)
+        space.forget(space.remember("only forgotten").id)
+        (copy,) = backups(path)
+        caplog.clear()
+        assert not space.erase(secret.id).pending
+        assert backups(path) == [] and holding(tmp_path, "heliotrope") == []
+        assert [record.getMessage() for record in caplog.records] == [
+            f"{copy} was deleted: it held what was erased"
+        ]
+        assert {job.kind for job in store.jobs()} == {"learn"} and schema_of(path) == number
+
+
+def test_session_erase_deletes_the_upgrade_backup_that_holds_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "store.db"
+    with opened(path) as store:
+        store.space("ana", user="bo").session("chat").append(user("my gate opens with marzipan"))
+    add_step(monkeypatch)
+    with opened(path) as store:
+        assert len(backups(path)) == 1
+        store.space("ana", user="bo").session("chat").erase()
+        assert backups(path) == [] and holding(tmp_path, "marzipan") == []
+
+
+def test_erase_is_pending_while_an_upgrade_backup_cannot_be_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = unpacked(OLD, tmp_path)
+    with opened(path) as store:
+        space = store.space("ana")
+        with monkeypatch.context() as before:
+
+            def denied(*given: object, **more: object) -> None:
+                raise PermissionError(13, "Permission denied")
+
+            before.setattr(upgrade_backup, "_delete", denied)
+            assert space.erase(space.memories()[0].id).pending
+        assert [job.kind for job in store.jobs()] == ["scrub"] and len(backups(path)) == 1
+        store.retry_job("ana", store.jobs()[0].id)
+        store.run_pending_jobs()
+        assert store.jobs() == [] and backups(path) == []
+
+
+def test_erase_deletes_an_upgrade_backup_that_is_damaged(tmp_path: Path) -> None:
+    path = unpacked(OLD, tmp_path)
+    with opened(path) as store:
+        (copy,) = backups(path)
+        copy.write_bytes(copy.read_bytes()[:5_000])
+        space = store.space("ana")
+        assert not space.erase(space.remember("zebra in the tall grass").id).pending
+        assert backups(path) == []
