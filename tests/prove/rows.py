@@ -466,6 +466,8 @@ ROWS: list[Row] = [
         (
             "tests/engine/sqlite/test_engine.py::test_erased_content_is_in_no_file_of_the_store",
             "tests/engine/sqlite/test_engine.py::test_erase_waits_for_a_reader_in_another_process",
+            "tests/engine/sqlite/test_upgrade_backup.py::test_erase_deletes_the_upgrade_backup_that_holds_the_text",
+            "tests/engine/sqlite/test_upgrade_backup.py::test_session_erase_deletes_the_upgrade_backup_that_holds_it",
             "tests/vault/git/test_purge.py",
         ),
         minutes=6,

@@ -19,6 +19,7 @@ from reverie.errors import StoreError
 from reverie.maintenance import rebuild
 from reverie.protocols import UpgradeProgress
 from tests.crash.test_faults import small_disk
+from tests.figures import figure
 from tests.messages import user
 from tests.upgrades import EARLIER, add_step, backups, log_rows, schema_of, unpacked
 
@@ -319,6 +320,8 @@ def test_erase_deletes_the_upgrade_backup_that_holds_the_text(
         (copy,) = backups(path)
         caplog.clear()
         assert not space.erase(secret.id).pending
+        figure("memories erased", 1)
+        figure("files that still hold it", len(holding(tmp_path, "heliotrope")))
         assert backups(path) == [] and holding(tmp_path, "heliotrope") == []
         assert [record.getMessage() for record in caplog.records] == [
             f"{copy} was deleted: it held what was erased"
@@ -337,6 +340,22 @@ def test_session_erase_deletes_the_upgrade_backup_that_holds_it(
         assert len(backups(path)) == 1
         store.space("ana", user="bo").session("chat").erase()
         assert backups(path) == [] and holding(tmp_path, "marzipan") == []
+
+
+def test_erase_keeps_the_upgrade_backup_of_an_entry_that_is_damaged_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "store.db"
+    with opened(path) as store:
+        store.space("ana").remember("the pelican flew before")
+    add_step(monkeypatch)
+    with opened(path) as store:
+        (copy,) = backups(path)
+        connection = apsw.Connection(str(path))
+        connection.execute("UPDATE log SET body = replace(body, 'pelican', 'penguin')")
+        connection.close()
+        assert not store.space("bo").erase(store.space("bo").remember("of another").id).pending
+        assert backups(path) == [copy]
 
 
 def test_erase_is_pending_while_an_upgrade_backup_cannot_be_deleted(

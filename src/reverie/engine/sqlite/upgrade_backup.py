@@ -18,6 +18,7 @@ from pathlib import Path
 
 import apsw
 
+from reverie.engine.log import OVERWRITTEN_REASON
 from reverie.engine.sqlite import store_file
 from reverie.engine.upgrade import UpgradeOptions, logger
 from reverie.errors import StoreError, StoreFull
@@ -26,10 +27,12 @@ from reverie.protocols import Progress
 # In the name of the copy: why it was made.
 BEFORE_INDEX = "index"
 _SKIP = "upgrade without a backup (--no-backup, or REVERIE_UPGRADE_BACKUP=off)"
-# An entry that the copy has, and that was erased since.
+# An entry whose content the copy has, and which was erased or overwritten since by an erase. One
+# that only differs may be damaged here, and sound in the copy.
 _FIND_ERASED = """SELECT 1 FROM kept.log k JOIN main.log l
     ON l.space = k.space AND l.position = k.position AND l.uuid IS k.uuid
-    WHERE k.body IS NOT NULL AND l.body IS NULL LIMIT 1"""
+    WHERE k.body IS NOT NULL AND l.body IS NOT k.body
+    AND (l.body IS NULL AND l.salt IS NULL OR l.reason = ?) LIMIT 1"""
 
 
 def before_schema(number: int) -> str:
@@ -107,7 +110,7 @@ def _holds_erased(connection: apsw.Connection, copy: Path) -> bool:
     try:
         connection.execute("ATTACH ? AS kept", (str(copy),))
         try:
-            return bool(connection.execute(_FIND_ERASED).fetchall())
+            return bool(connection.execute(_FIND_ERASED, (OVERWRITTEN_REASON,)).fetchall())
         finally:
             connection.execute("DETACH kept")
     except (apsw.NotADBError, apsw.CorruptError):
