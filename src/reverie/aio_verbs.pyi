@@ -88,7 +88,10 @@ class StoreVerbs:
     async def run_pending_jobs(self) -> int:
         """Run every job that is due; return how many ran."""
     async def run_worker(self, stop: threading.Event, poll_seconds: float = 1.0) -> None:
-        """Run jobs as they become due, until ``stop`` is set."""
+        """Run jobs as they become due, until ``stop`` is set.
+
+        Raises NewerSchema when a newer Reverie upgraded the store.
+        """
     async def flush_to_vault(self) -> str | None:
         """Mirror what this process changed to the vault now; return why that failed, else None.
 

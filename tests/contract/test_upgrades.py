@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 import apsw
@@ -58,6 +59,18 @@ def test_write_to_a_store_upgraded_meanwhile_is_refused(stores: Stores) -> None:
     assert space.get(memory.id).content == "zebra"
     set_schema(stores.address("main"), schema.SCHEMA_VERSION)
     space.remember("horse")
+
+
+def test_worker_ends_when_the_store_was_upgraded(stores: Stores) -> None:
+    store = stores.open()
+    store.space("ana").session("chat").append(user("hello"))
+    set_schema(stores.address("main"), schema.SCHEMA_VERSION + 1)
+    with pytest.raises(NewerSchema):
+        store.run_worker(threading.Event(), poll_seconds=0.01)
+    store.start_worker(poll_seconds=0.01)
+    assert store._worker is not None
+    store._worker.join(60)
+    assert not store._worker.is_alive()
 
 
 def test_write_to_a_store_replaced_by_an_earlier_one_is_refused(stores: Stores) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from reverie.agenda import jobs
-from reverie.errors import ForkedHandle, ReverieError, StoreClosed
+from reverie.errors import ForkedHandle, NewerSchema, ReverieError, StoreClosed
 from reverie.protocols import Clock, Engine, Ids, Owner
 
 log = logging.getLogger("reverie.worker")
@@ -120,11 +120,14 @@ def run_pending_jobs(runtime: WorkerRuntime) -> int:
 
 
 def run_forever(runtime: WorkerRuntime, stop: threading.Event, poll_seconds: float = 1.0) -> None:
-    """Run due jobs until ``stop`` is set, looking for new ones every ``poll_seconds``."""
+    """Run due jobs until ``stop`` is set, looking for new ones every ``poll_seconds``.
+
+    Raises NewerSchema when the store was upgraded: this process cannot run its jobs any more.
+    """
     while not stop.is_set():
         try:
             busy = run_one(runtime)
-        except (StoreClosed, ForkedHandle):
+        except (StoreClosed, ForkedHandle, NewerSchema):
             raise
         except ReverieError as error:
             # A full disk or a busy store is temporary; the jobs stay queued.

@@ -18,7 +18,7 @@ from reverie.config import Settings
 from reverie.embed import open_embedder, open_reranker
 from reverie.engine import open_engine
 from reverie.engine.upgrade import UpgradeOptions, log_progress
-from reverie.errors import InvalidInput, NotFound, ReverieError
+from reverie.errors import InvalidInput, NewerSchema, NotFound, ReverieError
 from reverie.maintenance import damage
 from reverie.maintenance import doctor as maintenance_doctor
 from reverie.maintenance import rebuild as maintenance_rebuild
@@ -257,7 +257,10 @@ class Store:
         return worker.run_pending_jobs(self._runtime)
 
     def run_worker(self, stop: threading.Event, poll_seconds: float = 1.0) -> None:
-        """Run jobs as they become due, until ``stop`` is set."""
+        """Run jobs as they become due, until ``stop`` is set.
+
+        Raises NewerSchema when a newer Reverie upgraded the store.
+        """
         worker.run_forever(self._runtime, stop, poll_seconds)
 
     def flush_to_vault(self) -> str | None:
@@ -274,12 +277,17 @@ class Store:
             if self._worker is None or not self._worker.is_alive():
                 self._stop.clear()
                 self._worker = threading.Thread(
-                    target=self.run_worker,
-                    args=(self._stop, poll_seconds),
+                    target=self._work,
+                    args=(poll_seconds,),
                     name="reverie",
                     daemon=True,
                 )
                 self._worker.start()
+
+    def _work(self, poll_seconds: float) -> None:
+        # The engine has logged it, and a server says it in its answers and its health check.
+        with contextlib.suppress(NewerSchema):
+            self.run_worker(self._stop, poll_seconds)
 
     def stop_worker(self) -> None:
         """Stop the worker thread, after the job that it is running."""

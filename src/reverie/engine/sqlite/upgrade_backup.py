@@ -78,7 +78,7 @@ def keep(
 def _copy(
     connection: apsw.Connection, path: Path, before: str, progress: Progress, vfs: str | None
 ) -> Path:
-    part = path.with_name(f"{path.name}.upgrade.part")
+    part = _part(path)
     with store_file.new_file(part):
         store_file.copy_pages(connection, part, vfs=vfs, progress=progress)
         with part.open("rb") as file:
@@ -92,8 +92,18 @@ def _copy(
     return target
 
 
+def _part(path: Path) -> Path:
+    """Return the name of a copy until it is complete."""
+    return path.with_name(f"{path.name}.upgrade.part")
+
+
 def remove_erased(connection: apsw.Connection, path: Path) -> bool:
-    """Delete the copies that hold what was erased since; False if one cannot be read or deleted."""
+    """Delete the copies that hold what was erased since; False if one cannot be read or deleted.
+
+    The caller holds the write lock, so that no upgrade is under way: an unfinished copy is left by
+    a process that was killed.
+    """
+    store_file.remove_store(_part(path))
     clean = True
     for copy in find(path):
         try:
