@@ -8,7 +8,7 @@ import json
 import pytest
 
 import reverie
-from reverie import Memory, Settings, Space
+from reverie import Memory, Settings, Space, Store
 from reverie.engine import index
 from reverie.prompt.context import render_hits
 from reverie.server.mcp import format
