@@ -141,7 +141,6 @@ CALLS: dict[str, Callable[[Plant, str], dict[str, Any]]] = {
         "content": f"another {plant.canary}",
         "subject": plant.name,
         "category": plant.name,
-        "force": False,
     },
     "revise": lambda plant, id: {"id": id, "reason": plant.name, "pinned": True},
     "forget": lambda plant, id: {"id": id, "reason": plant.name},
@@ -337,6 +336,7 @@ FUNCTIONS_FOR_MODELS = {
     "prompt.profile.render",
     "server.mcp.format.format_hit",
     "server.mcp.format.format_memory",
+    "server.mcp.format.format_related",
     "server.mcp.format.format_versions",
     "server.proxy.commands.run_command",
     "vault.tools.memory_checkpoint",
@@ -344,6 +344,7 @@ FUNCTIONS_FOR_MODELS = {
 }
 # and these give paths, stored text, or what people and git read.
 FUNCTIONS_FOR_OTHERS = {
+    "prompt.validity.validity_note",
     "recall.as_of.item_text",
     "vault.git.scoped_history.checkpoint",
     "vault.git.scoped_history.diff",

@@ -23,6 +23,7 @@ ROUTES: dict[tuple[str, str], str | None] = {
     ("GET", "/api/spaces"): "read",
     ("GET", "/api/memory/"): "read",
     ("POST", "/api/memory/"): "write",
+    ("POST", "/api/memory/batch"): "write",
     ("GET", "/api/memory/{id}"): "read",
     ("PUT", "/api/memory/{id}"): "write",
     ("PATCH", "/api/memory/{id}"): "write",
@@ -65,6 +66,7 @@ ROUTES: dict[tuple[str, str], str | None] = {
 BODIES: dict[str, Any] = {
     "/login": {"code": "x"},
     "/api/memory/": {"content": "new"},
+    "/api/memory/batch": {"items": [{"content": "new"}]},
     "/api/memory/{id}": {"content": "changed"},
     "/api/recall": {"query": "new"},
     "/api/sessions/follow": {"history": [{"role": "user", "content": "x"}]},

@@ -42,8 +42,16 @@ async def write(ana: aio.AsyncSpace, folder: Path) -> None:
         source="web",
         happened_at=datetime(2026, 1, 31, 9, 30, tzinfo=UTC),
         expires_at="2036-01-31",
+        valid_from="2026-01-31",
+        metadata={"team": "platform"},
         key="one",
     )
+    items: list[reverie.NewMemory | str] = ["Tea at four", {"content": "Tea", "tags": ["t"]}]
+    assert_type(await ana.remember_many(items, key="many"), list[reverie.Memory])
+    assert_type(boss.related, tuple[reverie.Memory, ...])
+    assert_type(boss.valid_from_time, datetime | None)
+    where: reverie.Where = {"metadata.team": {"in": ["platform"]}}
+    assert_type(await ana.count(where=where, valid_at="2026-02-01"), int)
     assert_type(boss.kind, Kind)
     assert_type(boss.created_time, datetime)
     assert_type(boss.happened_time, datetime | None)
@@ -97,6 +105,7 @@ async def converse(store: aio.AsyncStore, ana: aio.AsyncSpace) -> None:
     assert_type(event.message, Mapping[str, Any])
     await chat.append_many([{"role": "assistant", "content": "Noted."}], key="two")
     await chat.remember("The draft is called blue-falcon", kind="note", private=True)
+    await chat.remember_many([{"content": "The draft is due in May"}])
     assert_type(await chat.memories(), list[reverie.Memory])
     assert_type(await chat.recall("draft", mode="keyword", kinds=["note"]), list[Hit])
     assert_type(await chat.events(10), list[reverie.Event])

@@ -41,8 +41,16 @@ def write(ana: Space, folder: Path) -> None:
         source="web",
         happened_at=datetime(2026, 1, 31, 9, 30, tzinfo=UTC),
         expires_at="2036-01-31",
+        valid_from="2026-01-31",
+        metadata={"team": "platform"},
         key="one",
     )
+    items: list[reverie.NewMemory | str] = ["Tea at four", {"content": "Tea", "tags": ["t"]}]
+    assert_type(ana.remember_many(items, key="many"), list[reverie.Memory])
+    assert_type(boss.related, tuple[reverie.Memory, ...])
+    assert_type(boss.valid_from_time, datetime | None)
+    where: reverie.Where = {"metadata.team": {"in": ["platform"]}}
+    assert_type(ana.count(where=where, valid_at="2026-02-01"), int)
     assert_type(boss.kind, Kind)
     assert_type(boss.created_time, datetime)
     assert_type(boss.happened_time, datetime | None)
@@ -96,6 +104,7 @@ def converse(store: Store, ana: Space) -> None:
     assert_type(event.message, Mapping[str, Any])
     chat.append_many([{"role": "assistant", "content": "Noted."}], key="two")
     chat.remember("The draft is called blue-falcon", kind="note", private=True)
+    chat.remember_many([{"content": "The draft is due in May"}])
     assert_type(chat.memories(), list[reverie.Memory])
     assert_type(chat.recall("draft", mode="keyword", kinds=["note"]), list[Hit])
     assert_type(chat.events(10), list[reverie.Event])

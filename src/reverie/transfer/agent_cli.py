@@ -22,7 +22,6 @@ ACTOR = "agent-cli"
 DELETED = "it was deleted in agent-cli"
 EDITED = "its file was edited in agent-cli"
 SUMMARIZED_HERE = "the session has a summary of its own"
-_UNCHANGED = dict.fromkeys(("category", "subject", "tags", "pinned"), ...)
 
 Progress = Callable[[int, int], None]
 
@@ -220,9 +219,7 @@ class _Import:
         stamp = WriteStamp(key=f"agent-cli:{id}:{derived_uuid(file.content)}", reason=EDITED)
         try:
             current = versions[-1].state(scope.user)
-            made = memories.prepare_revision(
-                self._runtime, file.content, _UNCHANGED, lambda: current
-            )
+            made = memories.prepare_revision(self._runtime, file.content, {}, lambda: current)
             with open_writer(self._runtime, self._author._replace(scope=scope)) as w:
                 alter = made.alter("import", None)
                 memories.change(w, id, "revise", stamp, alter, made.text)

@@ -114,10 +114,15 @@ def _repeated_batch(w: Writer, done: LogEntry, size: int) -> list[Memory]:
 def _find_same(w: Writer, draft: Draft) -> MemoryRow | None:
     """Find the memory that says the same as a draft, about the same, of the same time."""
     about = (draft.kind, draft.category, subject_key(draft.subject), draft.session)
-    for place in index.find_by_content(w.tx, w.owner, draft.text.content, w.now()):
-        if (place.kind, place.category, place.subject_key, place.session) != about:
-            continue
-        old = w.read_memory(place)
+    places = index.find_by_content(w.tx, w.owner, draft.text.content, w.now())
+    alike = [
+        place
+        for place in places
+        if (place.kind, place.category, place.subject_key, place.session) == about
+    ]
+    # A damaged entry is left out: it must not keep its text from being remembered again.
+    for place, entry in index_check.read_current_entries(w.tx, w.owner, alike):
+        old = entry.state(w.user)
         times = (old.happened_at, old.valid_from, old.valid_to)
         same = old.content == draft.text.content and times == (
             draft.happened_at,
@@ -167,19 +172,26 @@ def _require_new_statement(w: Writer, draft: Draft) -> None:
     places = index.find_by_subject(
         w.tx, w.owner, key, w.now(), draft.session, limit=validate.MAX_ITEMS
     )
-    for place in places:
-        if (place.category, place.session) == (draft.category, draft.session):
-            old = w.read_memory(place)
-            if speak_of_same_thing(draft.text.content, old.content, draft.subject):
-                raise SubjectExists(old)
+    about = (draft.category, draft.session)
+    same = [place for place in places if (place.category, place.session) == about]
+    for _, entry in index_check.read_current_entries(w.tx, w.owner, same):
+        old = entry.state(w.user)
+        if speak_of_same_thing(draft.text.content, old.content, draft.subject):
+            raise SubjectExists(old)
 
 
 def speak_of_same_thing(one: str, other: str, subject: str) -> bool:
-    """Whether two texts about one subject share half of their words besides its name."""
+    """Whether two texts about one subject share half of the words of the shorter one.
+
+    Neither the subject's own name counts nor numbers, which are what changes about a thing.
+    """
     name = analyse(subject).counts.keys()
-    words = [analyse(text).counts.keys() - name for text in (one, other)]
-    fewest = min(map(len, words))
-    return len(words[0] & words[1]) >= MIN_SHARED_WORDS * fewest
+    words = [
+        {word for word in analyse(text).counts.keys() - name if not word.isdecimal()}
+        for text in (one, other)
+    ]
+    shared = len(words[0] & words[1])
+    return words[0] == words[1] or shared > 0 and shared >= MIN_SHARED_WORDS * min(map(len, words))
 
 
 def _with_related(w: Writer, memory: Memory) -> Memory:
@@ -269,30 +281,33 @@ class Revision(NamedTuple):
         return altered
 
 
+_REVISED_FIELDS: Mapping[str, Callable[[Runtime, Any], Any]] = {
+    "category": validate.redact_category,
+    "subject": validate.redact_subject,
+    "tags": validate.redact_tags,
+    "pinned": lambda _, pinned: bool(pinned),
+    "metadata": validate.redact_metadata,
+    "valid_from": lambda _, at: optional_ms(at, "valid_from"),
+    "valid_to": lambda _, at: optional_ms(at, "valid_to"),
+}
+
+
 def prepare_revision(
     runtime: Runtime, content: str | None, given: Mapping[str, Any], current: Callable[[], Memory]
 ) -> Revision:
     """Check a revision, redact it, and embed its content, before the write transaction.
 
-    ``given`` maps each field to its new value, ``...`` where the caller gave none. ``current``
+    ``given`` maps fields to their new values; those with ``...`` stay as they are. ``current``
     returns the memory as it is; it is called only when there is a content.
     """
-    changes = dict[str, Any]()
-    if given["category"] is not ...:
-        changes["category"] = validate.redact_category(runtime, given["category"])
-    if given["subject"] is not ...:
-        changes["subject"] = validate.redact_subject(runtime, given["subject"])
-    if given["tags"] is not ...:
-        changes["tags"] = validate.redact_tags(runtime, given["tags"])
-    if given["pinned"] is not ...:
-        changes["pinned"] = bool(given["pinned"])
-    if given["metadata"] is not ...:
-        changes["metadata"] = validate.redact_metadata(runtime, given["metadata"])
-    for name in ("valid_from", "valid_to"):
-        if given[name] is not ...:
-            changes[name] = optional_ms(given[name], name)
+    changes: dict[str, Any] = {
+        name: _REVISED_FIELDS[name](runtime, value)
+        for name, value in given.items()
+        if value is not ...
+    }
     if content is None and not changes:
-        raise InvalidInput(f"nothing to revise: give a content, {', '.join(given)}")
+        fields = ", ".join(_REVISED_FIELDS)
+        raise InvalidInput(f"nothing to revise: give a content or one of {fields}")
     if content is None:
         return Revision(changes, None)
     old = current()

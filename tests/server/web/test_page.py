@@ -250,7 +250,7 @@ def test_memory_is_pinned_and_created(opened: Open, page_server: tuple[Running, 
     shows(seen.page.get_by_role("button", name="Unpin"))
     assert space.get(story.dentist).pinned
     seen.press("n")
-    seen.page.get_by_label("What is known").fill("The dentist is called Dr Moreau")
+    seen.page.get_by_label("What is known").fill("Dentist appointment on 20 March with Dr Moreau")
     seen.page.get_by_label("Category").last.fill("appointment")
     seen.page.get_by_label("Subject").fill("dentist")
     seen.page.locator(".editor").get_by_role("button", name="Remember").click()
@@ -259,8 +259,27 @@ def test_memory_is_pinned_and_created(opened: Open, page_server: tuple[Running, 
     assert choices.all_inner_texts() == ["Revise that one"]
     seen.page.get_by_role("button", name="Remember this too").click()
     shows(seen.page.locator(".content"), "Dr Moreau")
-    shows(seen.page.locator(".toast").first, "Remembered: The dentist is called")
+    shows(seen.page.locator(".toast").first, "Remembered: Dentist appointment on 20 March")
     assert space.count(category="appointment") == 2
+
+
+def test_metadata_is_shown_and_edited(opened: Open, page_server: tuple[Running, Story]) -> None:
+    running, story = page_server
+    space = running.store.space(SPACE)
+    space.revise(story.dentist, metadata={"floor": 2}, valid_to="2030-05-01")
+    seen = opened(f"#/memories/{story.dentist}")
+    shows(seen.page.locator(".facts"), "floor 2")
+    shows(seen.page.locator(".facts"), "Holds until")
+    seen.press("e")
+    field = seen.page.get_by_label("Metadata")
+    assert field.input_value() == '{"floor":2}'
+    field.fill("floor 3")
+    seen.press("Control+Enter")
+    shows(seen.page.locator(".conflict"), "Metadata is a JSON object")
+    field.fill('{"floor": 3, "door": "left"}')
+    seen.press("Control+Enter")
+    shows(seen.page.locator(".facts"), "door left")
+    assert space.get(story.dentist).metadata == {"floor": 3, "door": "left"}
 
 
 def test_new_memory_of_a_known_subject_becomes_a_revision(
@@ -271,16 +290,18 @@ def test_new_memory_of_a_known_subject_becomes_a_revision(
     seen = opened()
     shows(seen.rows().first)
     seen.press("n")
-    seen.page.get_by_label("What is known").fill("Theo moved to Nantes")
+    seen.page.get_by_label("What is known").fill("Theo, my brother, lives in Nantes")
     seen.page.locator(".editor").get_by_label("Category").fill("person")
     seen.page.get_by_label("Subject").fill("theo")
     seen.press("Control+Enter")
     seen.page.get_by_role("button", name="Revise that one").click()
     shows(seen.page.locator(".memory h2"), "Theo")
     shows(seen.page.get_by_role("button", name="Save", exact=True))
-    assert seen.page.get_by_label("What is known").input_value() == "Theo moved to Nantes"
+    assert (
+        seen.page.get_by_label("What is known").input_value() == "Theo, my brother, lives in Nantes"
+    )
     seen.page.get_by_role("button", name="Save", exact=True).click()
-    shows(seen.page.locator(".content"), "Theo moved to Nantes")
+    shows(seen.page.locator(".content"), "Theo, my brother, lives in Nantes")
     shows(seen.page.locator(".life").first, "revised by operator")
     assert space.count(category="person") == 2
 

@@ -61,6 +61,18 @@ def format_hits(hits: Sequence[Hit], floor: float | None) -> str:
     return "\n".join(lines)
 
 
+def format_related(memory: Memory) -> list[str]:
+    """Format what else is known of the subject of a memory that was just remembered."""
+    if not memory.related:
+        return []
+    return [
+        f"Also known of {escape_name(memory.subject or '')}. {DATA_NOTICE}",
+        *map(format_memory, memory.related),
+        f"If one of these is no longer right because of [{memory.id}], forget it, or revise it and "
+        f"forget [{memory.id}].",
+    ]
+
+
 def format_versions(versions: Sequence[Version]) -> str:
     """Format a line for each version, the oldest first.
 

@@ -14,7 +14,6 @@ from reverie.dates import parse_as_of
 from reverie.errors import InvalidInput
 from reverie.model import Right
 from reverie.prompt import consent
-from reverie.prompt.escape import escape_name
 from reverie.server.mcp import format as mcp_format
 from reverie.server.mcp import schemas
 from reverie.server.mcp.schemas import DEFAULT_HITS, DEFAULT_LISTED, ArgumentValidator
@@ -77,18 +76,8 @@ async def remember(scoped: ToolScope, given: dict[str, Any]) -> ToolResult:
         return ToolResult(f"Remembered as [{memory.id}].", {"remembered": True, "id": memory.id})
     memory = await (scoped.session or scoped.space).remember(**given)
     known = memory.version > 1
-    lines = [
-        f"It was remembered already, as [{memory.id}]."
-        if known
-        else f"Remembered as [{memory.id}]."
-    ]
-    if memory.related:
-        lines += [
-            f"Also known of {escape_name(memory.subject or '')}; {mcp_format.DATA_NOTICE}",
-            *map(mcp_format.format_memory, memory.related),
-            f"If one of these is no longer right because of [{memory.id}], forget it, or revise it "
-            f"and forget [{memory.id}].",
-        ]
+    done = "It was remembered already, as" if known else "Remembered as"
+    lines = [f"{done} [{memory.id}].", *mcp_format.format_related(memory)]
     related = [*map(mcp_format.memory_values, memory.related)]
     values = {"remembered": True, "id": memory.id, "known": known, "related": related}
     return ToolResult("\n".join(lines), values)

@@ -84,6 +84,7 @@ export function editor(memory, saved, cancel, { draft = null, reviseInstead = nu
     labelled("Category", fields.category),
     labelled("Subject", fields.subject),
     labelled("Tags", fields.tags),
+    labelled("Metadata", fields.metadata),
     fields.reason ? labelled("Why", fields.reason) : null,
     about,
     el(
@@ -121,6 +122,9 @@ function fieldsOf(memory, draft) {
     category: text(memory?.category ?? "general", { required: true }),
     subject: text(memory?.subject, { placeholder: "what it is about" }),
     tags: text(tags.join(", "), { placeholder: "work, travel" }),
+    metadata: text(Object.keys(memory?.metadata ?? {}).length ? JSON.stringify(memory.metadata) : "", {
+      placeholder: '{"team": "web"}',
+    }),
     reason: memory ? text("", { placeholder: "kept with the version" }) : null,
   };
 }
@@ -134,8 +138,21 @@ function written(fields) {
       .split(",")
       .map((tag) => tag.trim().replace(/^#/, "").toLowerCase())
       .filter(Boolean),
+    metadata: metadataIn(fields.metadata.value.trim()),
     reason: fields.reason?.value.trim() || undefined,
   };
+}
+
+function metadataIn(text) {
+  let value = {};
+  try {
+    if (text) value = JSON.parse(text);
+  } catch {
+    value = null;
+  }
+  if (value === null || typeof value !== "object" || Array.isArray(value))
+    throw new Error('Metadata is a JSON object, such as {"team": "web"}.');
+  return value;
 }
 
 /** Only what is different: a version says what was meant. */
@@ -144,6 +161,7 @@ function revise(known, now) {
   for (const name of ["content", "category", "subject"])
     if (now[name] !== known[name]) body[name] = now[name];
   if (now.tags.join() !== known.tags.join()) body.tags = now.tags;
+  if (JSON.stringify(now.metadata) !== JSON.stringify(known.metadata)) body.metadata = now.metadata;
   if (!Object.keys(body).length) return known;
   if (now.reason) body.reason = now.reason;
   return ask("PATCH", path`/api/memory/${known.id}`, {

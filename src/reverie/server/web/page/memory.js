@@ -204,6 +204,7 @@ function undoRevision(saved, before) {
     category: before.category,
     subject: before.subject,
     tags: before.tags,
+    metadata: before.metadata,
     reason: "undone",
   };
   return ask("PATCH", path`/api/memory/${saved.id}`, {
