@@ -22,6 +22,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -129,20 +130,23 @@ class Asker:
 # -- the data sets --------------------------------------------------------------------------------
 
 
+def _is_one_of(ids: frozenset[str], hit: reverie.Hit) -> bool:
+    return hit.id in ids
+
+
 def ask_people(asker: Asker, store: reverie.Store) -> None:
     for place, person in enumerate(everyday.PEOPLE):
         space = store.space(person.name)
         ids = [
-            space.remember(content, category=category, subject=subject, force=True).id
+            space.remember(content, category=category, subject=subject).id
             for category, subject, content in everyday.memories(person)
         ]
         for number, line in enumerate(everyday.lines(person.turns)):
             space.session(f"chat {number // 3}").append({"role": "user", "content": line})
         for text, gold in everyday.questions(person):
-            wanted = {ids[at] for at in gold}
-            asker.ask(
-                space, OWN, ANSWERABLE, text, text, place, lambda hit, ids=wanted: hit.id in ids
-            )
+            wanted = frozenset(ids[at] for at in gold)
+            is_gold = partial(_is_one_of, wanted)
+            asker.ask(space, OWN, ANSWERABLE, text, text, place, is_gold)
         for text in everyday.lines(person.unanswerable):
             asker.ask(space, OWN, UNANSWERABLE, text, text, place)
         asker.requests(space, OWN)

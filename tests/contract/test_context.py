@@ -268,14 +268,15 @@ def test_profile_omits_memories_of_tools_and_documents(store: Store) -> None:
 # -- what is recalled -----------------------------------------------------------------------------
 
 
-def test_context_shows_each_memory_once(space: Space) -> None:
+def test_context_shows_each_memory_once(stores: Stores) -> None:
+    space = stores.open(recall_floor=0.0).space("ana")
     memory = space.remember("zebras live in Lisbon")
     session = space.session("s")
     session.append_many([user("zebras?"), reply("zebras indeed"), user("where do zebras live?")])
     note = space.remember("zebras need grass and water", kind="note")
     context = session.context()
     assert memory.id in context.profile and memory.id not in context.recalled
-    assert recalled(context) == ["zebras need grass and water"]
+    assert "zebras need grass and water" in recalled(context)
     assert f"note id:{note.id}" in context.recalled
     assert len(context.history) == 3, "what stands in the history is not recalled"
     space.revise(memory.id, "zebras live in Porto now")
@@ -552,7 +553,7 @@ def test_concurrent_write_summary_calls_have_one_winner(stores: Stores) -> None:
 
 
 def test_space_context_works_without_a_session(stores: Stores) -> None:
-    space = stores.open().space("ana")
+    space = stores.open(recall_floor=0.0).space("ana")
     empty = space.context("the boat")
     assert (empty.system, empty.tokens) == ("", 0)
     fact = space.remember("Ana lives in Lisbon")

@@ -21,7 +21,7 @@ def ingrid(stores: Stores, embedder: str = "local", **settings: Any) -> Space:
     space = stores.open(embedder=embedder, **settings).space("ingrid")
     for category, subject, content in everyday.memories(everyday.INGRID):
         # Unpinned notes: the profile would show facts in any case.
-        space.remember(content, kind="note", category=category, subject=subject, force=True)
+        space.remember(content, kind="note", category=category, subject=subject)
     return space
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from fastapi import APIRouter, Header, Query
 from starlette.requests import Request
@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from reverie.aio import AsyncSpace
 from reverie.dates import parse_as_of
-from reverie.model import Kind, Memory, Order, SpaceInfo, Version
+from reverie.model import Kind, Memory, NewMemory, Order, SpaceInfo, Version
 from reverie.serialize import to_json_value
 from reverie.server.access import (
     AdminAccess,
@@ -96,7 +96,7 @@ async def remember_many(
 ) -> Response:
     """Remember many things, all of them or none; one memory for each item, in their order."""
     space = _in_session(access, access.space(body.trust))
-    items = [item.model_dump() for item in body.items]
+    items = [cast(NewMemory, item.model_dump()) for item in body.items]
     memories = await space.remember_many(items, key=key)
     shown = [{**to_json_value(each), "related": to_json_value(each.related)} for each in memories]
     return Json({"memories": shown}, 201)
