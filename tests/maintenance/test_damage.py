@@ -154,7 +154,7 @@ def check_salvage(whole: Whole, path: Path, saved: Path, how: str, most_lost: in
         assert store.verify().problems == ()
     rows = rows_of(saved)
     for place, row in rows.items():
-        if row[4] != "salvage":  # an entry that stands for a lost version
+        if row[5] != "salvage":  # an entry that stands for a lost version
             assert row == whole.rows[place], f"{how}: {place} was saved otherwise"
     lost = {place for place in whole.rows if place not in rows or rows[place][4] == "salvage"}
     assert len(lost) <= most_lost, f"{how}: {sorted(lost)} were lost"

@@ -29,6 +29,7 @@ from reverie.aio import AsyncStore
 from reverie.learn import prompts, summaries
 from reverie.memory.session import ScratchpadHandle
 from reverie.model import PromptAdditions
+from reverie.server.mcp import format as mcp_format
 from reverie.server.mcp import server
 from reverie.server.mcp.stdio import OPERATOR
 from reverie.server.mcp.tools import ToolScope
@@ -321,6 +322,13 @@ def test_notices_neutralise_markers(made: tuple[Path, dict[str, str]], tmp_path:
         notices = space.session("main").context("", tokens=50_000).notices
         assert_inert("notices", notices)
         assert_shows("notices", notices, plant.canary)
+        asked = commands.proposal_notice(space)
+        assert_inert("the proxy's question", asked)
+        assert_shows("the proxy's question", asked, plant.canary)
+    listed = [mcp_format.format_proposal(each) for each in space.proposals()]
+    listed.append(commands.run_command(space, "proposals", may_write=False))
+    assert_inert("a list of proposals", listed)
+    assert_shows("a list of proposals", listed, *(plant.canary for plant in PLANTS))
     stores.close()
 
 
@@ -332,12 +340,15 @@ HELD = re.compile(
 )
 # Public functions that turn what is remembered into text: those for models are walked through here,
 FUNCTIONS_FOR_MODELS = {
+    "prompt.consent.render_questions",
     "prompt.context.render_hits",
     "prompt.profile.render",
     "server.mcp.format.format_hit",
     "server.mcp.format.format_memory",
+    "server.mcp.format.format_proposal",
     "server.mcp.format.format_related",
     "server.mcp.format.format_versions",
+    "server.proxy.commands.proposal_notice",
     "server.proxy.commands.run_command",
     "vault.tools.memory_checkpoint",
     "vault.tools.memory_history",
@@ -398,7 +409,7 @@ class Listener:
     def __init__(self) -> None:
         self.heard: list[str] = []
 
-    def ask(self, instructions: str, question: str, shape: Any, check: Any = None) -> Any:
+    def ask(self, instructions: str, question: str, *_: Any) -> Any:
         self.heard += [instructions, question]
         raise _HeardError
 
@@ -461,8 +472,13 @@ def test_every_memory_command_neutralises_markers(store_of_markers: PlantedStore
         "search": [plant.canary for plant in PLANTS],
         "delete": [store_of_markers.ids[PLANTS[-1].canary], LIVE[0]],
         "undo": [""],
+        "proposals": [""],
+        "keep": ["1", LIVE[0], ""],
+        "drop": ["2", LIVE[0], ""],
         "help": [""],
     }
+    for plant in PLANTS[:3]:
+        propose(store_of_markers.space, plant.text, Origin("main", 1))
     assert set(given) == commands.VERBS
     for verb, rest in given.items():
         for each in rest:
@@ -493,6 +509,7 @@ def test_text_inserted_by_the_proxy_neutralises_markers(proxy: Proxy) -> None:
 # Modules that turn what is remembered into text for a model, and what they use for it.
 BUILDERS = {
     "learn/prompts.py": {"escape_json"},
+    "prompt/consent.py": {"escape_line"},
     "prompt/context.py": {"escape_line", "escape_name"},
     "prompt/profile.py": {"escape_line", "escape_name"},
     "prompt/session_summary.py": {"escape_lines"},

@@ -7,7 +7,7 @@ turn stays, and the job is retried until it is parked where people can see it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -25,7 +25,7 @@ from reverie.learn.rules.own_words import find_own_words
 from reverie.learn.rules.sentences import ignoring_case
 from reverie.model import Memory, Origin, Trust, to_datetime
 from reverie.prompt.consent import asks_first
-from reverie.protocols import Answer, ChatModel, Owner, Transaction
+from reverie.protocols import ChatModel, Owner, Transaction
 from reverie.recall import recall
 from reverie.recall.query import Query
 from reverie.text.messages import user_text
@@ -232,33 +232,18 @@ def _replacement(statement: rules.Statement, known: Memory | None) -> PlannedCha
 
 
 @dataclass(slots=True)
-class CountedModel:
-    """A chat model whose calls are counted in a job before they are made, and end at MAX_CALLS.
+class CallBudget:
+    """The calls of a model that are left for one turn, MAX_CALLS over all attempts of its job.
 
-    The count is durable: it holds over all attempts, and when a worker is killed during a call.
+    Each is counted in the job before it is made: the count holds when a worker is killed.
     """
 
-    model: ChatModel
     runtime: Runtime
     claim: Claim
     is_spent: bool = field(default=False, init=False)
 
-    @property
-    def name(self) -> str:
-        return self.model.name
-
-    def ask(
-        self,
-        instructions: str,
-        question: str,
-        shape: type[Answer],
-        check: Callable[[Answer], str | None] | None = None,
-        before_call: Callable[[], None] | None = None,
-    ) -> Answer:
-        """Ask the model; raise ModelFailed when no call is left for this turn."""
-        return self.model.ask(instructions, question, shape, check, before_call or self._count)
-
-    def _count(self) -> None:
+    def spend(self) -> None:
+        """Count one call; raise CallLimit if none is left."""
         with self.runtime.engine.write() as tx:
             tx.enter(self.claim.owner, alone=False)
             left = self.claim.count_call(tx, MAX_CALLS)
@@ -271,24 +256,27 @@ class CountedModel:
 
 
 def _learn_by_model(runtime: Runtime, claim: Claim, turn: UserTurn) -> None:
-    opened = open_model(runtime.settings)
-    assert opened is not None
-    model = CountedModel(opened, runtime, claim)
+    model = open_model(runtime.settings)
+    assert model is not None
+    budget = CallBudget(runtime, claim)
     try:
-        _ask_and_apply(runtime, claim, turn, model)
+        _ask_and_apply(runtime, claim, turn, model, budget)
     except ModelFailed as error:
-        if model.is_spent:
+        if budget.is_spent:
             raise ParkJob("no calls are left for this turn") from error
         raise
 
 
-def _ask_and_apply(runtime: Runtime, claim: Claim, turn: UserTurn, model: CountedModel) -> None:
+def _ask_and_apply(
+    runtime: Runtime, claim: Claim, turn: UserTurn, model: ChatModel, budget: CallBudget
+) -> None:
     facts = prompts.extract_facts(
         model,
         turn.own.text_with_omission,
         turn.earlier,
         fact_chars=runtime.settings.fact_chars,
         stated=turn.own.text,
+        before_call=budget.spend,
     )
     if turn.explicit and not facts:
         # The user asked for something to be remembered, so an empty answer is not accepted.
@@ -299,7 +287,7 @@ def _ask_and_apply(runtime: Runtime, claim: Claim, turn: UserTurn, model: Counte
             tx.enter(claim.owner)
             seen = log.last_position(tx, claim.owner)
             later = overtaken.list_later_turns(tx, claim, turn.position)
-        planned = _plan_by_model(runtime, claim, model, turn, facts)
+        planned = _plan_by_model(runtime, model, turn, facts, budget)
         stated = {changes.comparison_key(each.content) for each in facts}
         planned += [
             each
@@ -312,13 +300,15 @@ def _ask_and_apply(runtime: Runtime, claim: Claim, turn: UserTurn, model: Counte
 
 
 def _plan_by_model(
-    runtime: Runtime, claim: Claim, model: CountedModel, turn: UserTurn, facts: Sequence[Fact]
+    runtime: Runtime, model: ChatModel, turn: UserTurn, facts: Sequence[Fact], budget: CallBudget
 ) -> list[PlannedChange]:
+    claim = budget.claim
     known = _find_similar(runtime, claim.owner, facts)
+    contents = [memory.content for memory in known]
     try:
-        decisions = prompts.reconcile_facts(model, facts, [memory.content for memory in known])
+        decisions = prompts.reconcile_facts(model, facts, contents, before_call=budget.spend)
     except ModelFailed as error:
-        if claim.attempts < MAX_RECONCILE_TRIES and not model.is_spent:
+        if claim.attempts < MAX_RECONCILE_TRIES and not budget.is_spent:
             raise
         return [_unreconciled(fact, turn, error) for fact in facts]
     return plan_by_decisions(facts, known, decisions, turn.explicit, runtime.settings.fact_chars)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -141,11 +141,13 @@ def extract_facts(
     *,
     fact_chars: int = MAX_CONTENT_CHARS,
     stated: str | None = None,
+    before_call: Callable[[], None] | None = None,
 ) -> list[Fact]:
     """Ask a model for the facts that a user's message states.
 
     ``earlier`` has the (role, text) of each turn before it. ``stated`` is the message without the
-    marks for omitted text; every fact must share a word with it.
+    marks for omitted text; every fact must share a word with it. For ``before_call`` see
+    ``ChatModel.ask``.
     """
     terms = analyse(message if stated is None else stated).counts.keys()
 
@@ -156,11 +158,15 @@ def extract_facts(
         return None
 
     question = _json({"earlier": _turn_objects(earlier), "message": message})
-    return model.ask(EXTRACT_PROMPT, question, FactList, check).facts
+    return model.ask(EXTRACT_PROMPT, question, FactList, check, before_call).facts
 
 
 def reconcile_facts(
-    model: ChatModel, facts: Sequence[Fact], known: Sequence[str]
+    model: ChatModel,
+    facts: Sequence[Fact],
+    known: Sequence[str],
+    *,
+    before_call: Callable[[], None] | None = None,
 ) -> list[Decision]:
     """Ask a model whether each fact adds to, changes or removes one of the known memories.
 
@@ -179,7 +185,7 @@ def reconcile_facts(
         "known": [{"id": number, "content": content} for number, content in enumerate(known)],
         "facts": [{"fact": number, **fact.model_dump()} for number, fact in enumerate(facts)],
     }
-    return model.ask(RECONCILE_PROMPT, _json(question), Decisions, check).decisions
+    return model.ask(RECONCILE_PROMPT, _json(question), Decisions, check, before_call).decisions
 
 
 def summarize_turns(
