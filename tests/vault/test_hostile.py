@@ -142,9 +142,11 @@ def test_hostile_space_user_and_session_names_stay_below_the_root(kept: Kept) ->
 def test_hostile_subjects_contents_and_roles_stay_in_their_file(kept: Kept) -> None:
     for subject in SUBJECTS:
         try:
-            kept.ana.remember(f"{subject}\n{subject}", subject=subject, tags=[subject])
+            kept.ana.remember_separately(
+                f"{subject}\n{subject}", key=None, subject=subject, tags=[subject]
+            )
         except ReverieError:
-            kept.ana.remember(f"{subject}x")
+            kept.ana.remember_separately(f"{subject}x", key=None)
     assert not kept.sync().problems
     in_the_root(kept)
     assert len(kept.files()) == len(SUBJECTS)

@@ -152,7 +152,7 @@ def test_erased_session_words_are_removed_from_files_of_learned_memories(kept: K
     made = memories.prepare_revision(
         kept.store.runtime,
         "the word is xyzzy",
-        dict.fromkeys(("category", "subject", "tags", "pinned"), ...),
+        {},
         lambda: memory,
     )
     stamp = WriteStamp(origin=origin)
@@ -261,7 +261,7 @@ def test_deleted_file_of_a_memory_changed_in_the_store_is_written_again(kept: Ke
 def test_mirror_never_shares_a_file_or_takes_a_persons_file(kept: Kept) -> None:
     kept.ids.coming = ["aaaaaaaa", "aaaaaaaA"]
     kept.write("ana/facts/tea--aaaaaaaa.md", "a person's own")
-    one, other = kept.ana.remember("tea"), kept.ana.remember("tea")
+    one, other = (kept.ana.remember_separately("tea", key=None) for _ in range(2))
     kept.mirror()
     assert kept.of(one) != kept.of(other)
     assert kept.sync().remembered == []  # the mirror looked at it first
