@@ -26,6 +26,7 @@ AT_ONCE = {
     "id",
     "matched_sequence",
     "ranking",
+    "floor",
     "url",
     "settings",
 }

@@ -180,14 +180,17 @@ def test_recall_explain_shows_the_parts_of_the_score(
 ) -> None:
     boss = reverie.remember("Alec is my boss")
     shown = reverie.text("recall", "boss", "--explain")
-    score, numbers, blank, legend = shown.splitlines()
+    score, numbers, worth, blank, legend, after = shown.splitlines()
     assert re.fullmatch(rf"\d\.\d{{3}} {boss} Alec is my boss", score)
     assert re.fullmatch(r" {6}█{5,}▓+  █ \.\d{3}  ▓ \.\d{3}", numbers)
+    assert re.fullmatch(r" {6}━+ *evidence \.\d{3}", worth)
     assert blank == "" and re.fullmatch(r"█ keyword  ▓ vector  \(full: \d\.\d{3}\)", legend)
+    assert after == "━ score after that  (full: 1)"
     (hit,) = reverie.json("recall", "boss", "--explain")["hits"]
     added = [stage.part for stage in STAGES]
-    assert set(hit["parts"]) == {"keyword", "vector", *added}
-    assert sum(hit["parts"][part] for part in added) == pytest.approx(hit["score"], abs=1e-5)
+    assert set(hit["parts"]) == {"keyword", "vector", "evidence", *added}
+    total = sum(hit["parts"][part] for part in added)
+    assert total == pytest.approx(hit["parts"]["evidence"], abs=1e-5)
     monkeypatch.setenv("REVERIE_EMBEDDER", "none")
     shown = reverie.text("recall", "boss", "--explain")
     assert "Vectors took no part: no embedder is configured" in shown and "▓" not in shown
@@ -291,7 +294,7 @@ def test_history_lists_every_version_with_its_reason(reverie: CommandLine) -> No
 
 def test_revise_changes_content_and_labels(reverie: CommandLine) -> None:
     memory = reverie.remember("one", "--subject", "s", "--tag", "a")
-    assert reverie.text("revise", memory, "two") == f"Revised {memory} (version 2): two\n"
+    assert reverie.text("revise", memory, "two") == f"Revised {memory} (version 2): [s] two\n"
     changed = reverie.json(
         *("revise", memory, "--category", "Other", "--no-subject", "--tag", "b", "--tag", "c"),
         *("--pin", "--expected-version", "2", "--reason", "why", "--key", "k"),

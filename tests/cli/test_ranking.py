@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -131,8 +132,8 @@ def test_rerank_recency_and_diversity_are_drawn_after_the_sum(drawn: Drawn) -> N
 
 def test_number_of_near_duplicates_of_a_hit_is_shown(drawn: Drawn) -> None:
     lines = drawn(
-        Hit("fact", "Ab3dE6gH", "one", 0.5, parts={"keyword_part": 0.5, "collapsed": 1.0}),
-        event_hit("two", keyword_part=0.4, collapsed=2.0),
+        Hit("fact", "Ab3dE6gH", "one", 0.5, parts={"keyword_part": 0.5}, duplicates=("a",)),
+        replace(event_hit("two", keyword_part=0.4), duplicates=("a", "b")),
     )
     assert lines[1] == "      1 more says the same"
     assert lines[4] == "      user, 2026-05-08 10:00, 2 more say the same"

@@ -47,7 +47,7 @@ def test_unknown_words_requests_and_large_memories_are_worth_less() -> None:
 
 
 def test_size_beyond_what_was_fitted_changes_nothing() -> None:
-    for one, other in ((1, 50), (20_000, 10_000_000)):
+    for one, other in ((1, calibration.MIN_SIZE), (calibration.MAX_SIZE, 10_000_000)):
         sizes = [worth(QUESTION._replace(passages=each), STRONG) for each in (one, other)]
         assert sizes[0] == sizes[1]
 

@@ -344,6 +344,7 @@ FUNCTIONS_FOR_MODELS = {
     "prompt.context.render_hits",
     "prompt.profile.render",
     "server.mcp.format.format_hit",
+    "server.mcp.format.format_hits",
     "server.mcp.format.format_memory",
     "server.mcp.format.format_proposal",
     "server.mcp.format.format_related",
@@ -510,12 +511,12 @@ def test_text_inserted_by_the_proxy_neutralises_markers(proxy: Proxy) -> None:
 BUILDERS = {
     "learn/prompts.py": {"escape_json"},
     "prompt/consent.py": {"escape_line"},
-    "prompt/context.py": {"escape_line", "escape_name"},
-    "prompt/profile.py": {"escape_line", "escape_name"},
+    "prompt/context.py": {"escape_line", "escape_name", "subject_prefix"},
+    "prompt/profile.py": {"escape_line", "escape_name", "subject_prefix"},
     "prompt/session_summary.py": {"escape_lines"},
-    "server/proxy/commands.py": {"escape_text", "escape_line", "escape_name"},
+    "server/proxy/commands.py": {"escape_text", "escape_line", "subject_prefix"},
     "server/mcp/server.py": {"escape_text", "escape_line", "escape_json"},
-    "server/mcp/format.py": {"escape_line", "escape_name"},
+    "server/mcp/format.py": {"escape_line", "escape_name", "subject_prefix"},
     "vault/tools.py": {"escape_text", "escape_line"},
 }
 

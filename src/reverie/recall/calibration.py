@@ -24,10 +24,9 @@ _WEAK_WORDS = """
     wait walk want way week well went work write year yesterday
 """
 WEAK_TERMS = frozenset(query_terms(_WEAK_WORDS, 1_000))
-# Of these the verbs that also count for less when candidates are compared.
-WEAK_VERBS = frozenset(
-    query_terms("book bring come do fix get give go keep let make pay put set take try turn use")
-)
+# Of these the verbs that also count for less when candidates are compared. More of them cost
+# recall: in many questions they are the word that matters.
+WEAK_VERBS = frozenset(query_terms("fix go pay use"))
 # A request to do something, for which nothing that is known of a person is needed.
 _REQUEST = re.compile(
     r"\W*(?:(?:hey|hi|ok|okay|please|now|just|so|and|then)\W+)*"
@@ -40,6 +39,9 @@ _REQUEST = re.compile(
     re.IGNORECASE,
 )
 _PERSONAL = re.compile(r"\b(?:i|i'm|i've|me|my|mine|we|us|our|ours|you|your)\b", re.IGNORECASE)
+
+
+MIN_SIZE, MAX_SIZE = 10, 20_000
 
 
 class QueryTraits(NamedTuple):
@@ -93,8 +95,8 @@ def features(traits: QueryTraits, evidence: Evidence) -> dict[str, float]:
         "unknown": traits.unknown,
         "request": float(traits.request),
         "personal": float(traits.personal),
-        # Not beyond the sizes that the model was fitted to.
-        "size": math.log10(min(max(traits.passages, 50), 20_000)),
+        # Hardly beyond the sizes that the model was fitted to: 50 to 16,000 passages.
+        "size": math.log10(min(max(traits.passages, MIN_SIZE), MAX_SIZE)),
         "constant": 1.0,
     }
 
