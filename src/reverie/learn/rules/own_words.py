@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise, takewhile
 from typing import NamedTuple
 
@@ -281,6 +282,12 @@ def find_own_words(text: str) -> OwnWords:
     """Return the parts of a user's message that the person wrote themselves, about themselves."""
     if not text.strip() or len(text) > MAX_TEXT_CHARS:
         return OwnWords()
+    return _find_own_words(text)
+
+
+# Learning from a turn asks for the words of the same message, and of those before it, many times.
+@lru_cache(maxsize=32)
+def _find_own_words(text: str) -> OwnWords:
     raw = join_quotations(without_fences(normalize_punctuation(text))).split("\n")
     lines = ["" if pasted.is_quoted_or_indented(line, at) else line for at, line in enumerate(raw)]
     if any(_OPT_OUT.search(sentence) for line in lines for sentence in split_sentences(line)):
