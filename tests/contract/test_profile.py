@@ -252,7 +252,8 @@ def test_frozen_profile_never_adds_memories_that_were_not_in_it(
 ) -> None:
     shown = space.remember("shown", pinned=True)
     forgotten = [
-        space.remember(f"forgotten {kind}", kind=kind, pinned=pinned) for kind, pinned in KINDS
+        space.remember(f"forgotten {kind} {pinned}", kind=kind, pinned=pinned)
+        for kind, pinned in KINDS
     ]
     for memory in forgotten:
         space.forget(memory.id)

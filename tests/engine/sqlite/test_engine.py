@@ -68,6 +68,7 @@ def every_verb(store: reverie.Store, id: str, folder: Path) -> dict[str, Verb]:
     file.write_text("a document", encoding="utf-8")
     return {
         "remember": lambda: space.remember("x"),
+        "remember_many": lambda: space.remember_many(["z"]),
         "remember_file": lambda: space.remember_file(file),
         "revise": lambda: space.revise(id, "y"),
         "relabel": lambda: space.revise(id, pinned=True),
@@ -97,7 +98,7 @@ def every_verb(store: reverie.Store, id: str, folder: Path) -> dict[str, Verb]:
     }
 
 
-_VERBS = """remember,remember_file,revise,relabel,forget,restore,erase,recall,recall as of,get,
+_VERBS = """remember,remember_many,remember_file,revise,relabel,forget,restore,erase,recall,recall as of,get,
 history,memories,profile,export,import_records,spaces,run_pending_jobs,jobs,retry_job,drop_job,
 rebuild,reembed,verify,backup,restore_backup,doctor,vacuum"""
 VERBS = [name.strip() for name in _VERBS.split(",")]
