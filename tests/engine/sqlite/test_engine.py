@@ -99,8 +99,9 @@ def every_verb(store: reverie.Store, id: str, folder: Path) -> dict[str, Verb]:
 
 
 _VERBS = """remember,remember_many,remember_file,revise,relabel,forget,restore,erase,recall,
-recall as of,get,history,memories,profile,export,import_records,spaces,run_pending_jobs,jobs,retry_job,drop_job,
-rebuild,reembed,verify,backup,restore_backup,doctor,vacuum"""
+recall as of,get,history,memories,profile,export,import_records,spaces,
+run_pending_jobs,jobs,retry_job,drop_job,rebuild,reembed,verify,backup,
+restore_backup,doctor,vacuum"""
 VERBS = [name.strip() for name in _VERBS.split(",")]
 
 
