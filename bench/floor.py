@@ -22,7 +22,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -130,10 +129,6 @@ class Asker:
 # -- the data sets --------------------------------------------------------------------------------
 
 
-def _is_one_of(ids: frozenset[str], hit: reverie.Hit) -> bool:
-    return hit.id in ids
-
-
 def ask_people(asker: Asker, store: reverie.Store) -> None:
     for place, person in enumerate(everyday.PEOPLE):
         space = store.space(person.name)
@@ -144,8 +139,7 @@ def ask_people(asker: Asker, store: reverie.Store) -> None:
         for number, line in enumerate(everyday.lines(person.turns)):
             space.session(f"chat {number // 3}").append({"role": "user", "content": line})
         for text, gold in everyday.questions(person):
-            wanted = frozenset(ids[at] for at in gold)
-            is_gold = partial(_is_one_of, wanted)
+            is_gold = gold_memories([ids[at] for at in gold])
             asker.ask(space, OWN, ANSWERABLE, text, text, place, is_gold)
         for text in everyday.lines(person.unanswerable):
             asker.ask(space, OWN, UNANSWERABLE, text, text, place)
@@ -184,6 +178,10 @@ def ask_longmemeval(asker: Asker, store: reverie.Store, clock: Moment, path: Pat
             fold = datasets.fold_of(id)
             asker.ask(space, LONGMEMEVAL, UNANSWERABLE, each["question"], id, fold)
     asker.requests(space, LONGMEMEVAL)
+
+
+def gold_memories(ids: Sequence[str]) -> Callable[[reverie.Hit], bool]:
+    return lambda hit: hit.id in ids
 
 
 def gold_turns(gold: Sequence[Turn]) -> Callable[[reverie.Hit], bool]:
