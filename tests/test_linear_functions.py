@@ -87,6 +87,8 @@ ARGUMENTS: dict[str, Callable[[str], Any]] = {
     "TextIO": io.StringIO,
     "Iterable[str]": lambda text: [text],
     "Mapping[str, Any]": message,
+    "Mapping[str, Any] | None": message,
+    "str | float | bool": str,
     "Sequence[Mapping[str, Any]]": lambda text: [message(text)],
     "Container[int]": lambda text: range(1, 9),
 }

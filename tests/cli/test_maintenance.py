@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -20,10 +21,13 @@ from reverie.model import Job
 from tests.cli.conftest import CommandLine
 from tests.crash.stopped_writer import stopped_writer
 
+# The same text again would be the same memory, which has its job.
+NUMBERS = itertools.count()
+
 
 def job_of(reverie: CommandLine) -> int:
     """A job that waits for a far-away day."""
-    reverie.remember("one", "--expires-at", "2099-01-01")
+    reverie.remember(f"one of {next(NUMBERS)}", "--expires-at", "2099-01-01")
     (job,) = reverie.json("jobs", "list")["jobs"]
     assert (job["kind"], job["due_at"]) == ("expire", "2099-01-01T00:00:00+00:00")
     return int(job["id"])

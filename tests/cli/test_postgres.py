@@ -32,7 +32,7 @@ def test_partition_without_yes_only_prints_its_statements(
     assert lines[0] == "BEGIN;" and lines[-1] == "COMMIT;"
     assert "INSERT INTO reverie.log_new SELECT * FROM reverie.log;" in lines
     assert all(line.startswith("-- ") or line.endswith(";") for line in lines)
-    assert "Nothing was changed: 19 tables would be partitioned by the space" in result.stderr
+    assert "Nothing was changed: 20 tables would be partitioned by the space" in result.stderr
     assert partitions(address) == 0
 
 
@@ -42,7 +42,7 @@ def test_partition_with_yes_runs_once(
     monkeypatch.setenv("REVERIE_URL", address)
     kept = reverie.remember("The boat is blue")
     shown = reverie.json("postgres", "partition", "--parts", "3")
-    assert shown["done"] is False and len(shown["tables"]) == 19
+    assert shown["done"] is False and len(shown["tables"]) == 20
     done = reverie.json("postgres", "partition", "--parts", "3", "--yes")
     assert done == {**shown, "done": True}
     assert partitions(address) > 0
@@ -102,5 +102,5 @@ def test_distribute_with_citus_shows_each_call_with_its_reason(reverie: CommandL
             assert "Nothing was changed" in result.stderr
             assert connection.execute("SELECT COUNT(*) FROM calls").fetchall() == [(0,)]
             output = reverie.text("postgres", "distribute", "--yes", "--url", address)
-            assert "21 tables distributed by the space." in output
+            assert "22 tables distributed by the space." in output
             assert connection.execute("SELECT COUNT(*) FROM calls").fetchall() == [(22,)]

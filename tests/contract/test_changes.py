@@ -217,12 +217,12 @@ def test_recorded_at_never_decreases_when_the_clock_steps_back(
     assert second.updated_at == memory.created_at and third.forgotten_at == memory.created_at
 
 
-def test_revise_of_labels_alone_does_not_embed_again(stores: Stores) -> None:
+def test_revise_of_what_is_not_indexed_does_not_embed_again(stores: Stores) -> None:
     embedder = FakeEmbedder()
     space = stores.open(embedder=embedder).space("ana")
     memory = space.remember("zebra")
     embedder.forget_calls()
-    space.revise(memory.id, tags=["t"], category="c", subject="s", pinned=True)
+    space.revise(memory.id, pinned=True, metadata={"team": "a"}, valid_to="2030-01-01")
     space.forget(memory.id)
     assert embedder.asked == 0
 

@@ -171,8 +171,8 @@ def test_context_cuts_the_exchange_before_an_unanswered_message(space: Space) ->
     assert whole[1] == reply("Beside the station. " * 400)
 
 
-def test_context_recalls_what_was_cut_off_the_history(space: Space) -> None:
-    session = space.session("s")
+def test_context_recalls_what_was_cut_off_the_history(stores: Stores) -> None:
+    session = stores.open(recall_floor=0.0).space("ana").session("s")
     long = "Of trains and tickets. " * 300 + "The locker has the number 4711."
     session.append_many([user("Tell me all"), reply(long), user("Which number has the locker?")])
     context = session.context(tokens=900)

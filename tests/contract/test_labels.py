@@ -10,6 +10,7 @@ import pytest
 import reverie
 from reverie import Memory, Settings, Space, Store
 from reverie.engine import index
+from reverie.engine.index_text import Labels
 from reverie.prompt.context import render_hits
 from reverie.server.mcp import format
 from reverie.transfer import file_formats
@@ -160,7 +161,7 @@ def test_changed_subject_is_embedded_again_by_a_remote_embedder(stores: Stores) 
 
 
 def test_subject_that_the_content_names_is_not_embedded_twice() -> None:
-    labels = index.Labels("Alec")
+    labels = Labels("Alec")
     assert labels.embedded("alec is my boss") == "alec is my boss"
     assert labels.embedded("is my boss") == "Alec: is my boss"
 

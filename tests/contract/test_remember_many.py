@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reverie import InvalidInput, KeyConflict, NotFound, Space, Store
+from reverie import InvalidInput, KeyConflict, NotFound, Origin, Space, Store
 from tests.conftest import Stores
 
 
@@ -89,10 +89,14 @@ def test_remember_many_touches_what_is_known_and_tells_what_is_related(space: Sp
     assert [each.id for each in tea.related] == [known.id]
 
 
-def test_remember_many_of_a_session_is_private_to_it(space: Space) -> None:
-    (memory,) = space.session("chat").remember_many(["the oars are red"])
-    assert memory.session == "chat"
-    assert space.recall("oars") == []
+def test_remember_many_of_a_session_names_its_latest_event(space: Space) -> None:
+    chat = space.session("chat")
+    chat.append({"role": "user", "content": "look at the oars"})
+    other = Origin("another", 3)
+    made = chat.remember_many(["the oars are red", {"content": "the mast is oak", "origin": other}])
+    assert [memory.session for memory in made] == [None, None]
+    origins = [space.history(memory.id)[0].origin for memory in made]
+    assert origins == [Origin("chat", 1), other]
 
 
 def test_remember_many_respects_the_cap(stores: Stores) -> None:

@@ -125,7 +125,7 @@ def test_valid_at_sees_only_the_scope_of_the_handle(store: Store) -> None:
     assert {m.user for m in bob.memories(valid_at="2023-01-01")} == {None}
     assert len(bob.recall("of", valid_at="2023-01-01", limit=10)) == 1
     private = store.space("s").session("chat")
-    private.remember("of a chat", valid_to="2024-01-01")
+    private.remember("of a chat", valid_to="2024-01-01", private=True)
     assert store.space("s").count(valid_at="2023-01-01") == 1
     assert len(private.recall("of", valid_at="2023-01-01", limit=10)) == 2
 

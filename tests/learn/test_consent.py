@@ -103,5 +103,5 @@ def test_change_of_a_memory_is_told_without_asking_under_ask(stores: Stores) -> 
     notices = space.session("s").context().notices
     (proposal,) = space.proposals()
     asked, told = notices.split("Just remembered.")
-    assert f"[proposal {proposal.id}] The user loves pizza" in asked
+    assert f"[proposal {proposal.id}] [pizza] The user loves pizza" in asked
     assert f"[id:{memory.id}] The user lives in Bergen" in told

@@ -120,7 +120,10 @@ def test_new_person_is_remembered_after_the_user_accepted(stores: Stores, mind: 
     assert proposal.answer is None
     assert ana.living() == [] and ana.recalled("Who is my boss?") == []
     context = ana.session.context("Who is my boss?")
-    assert context.notices == f"{ASK_HEADING}- [proposal {proposal.id}] Alec is the user's boss\n"
+    assert (
+        context.notices
+        == f"{ASK_HEADING}- [proposal {proposal.id}] [Alec] Alec is the user's boss\n"
+    )
     assert context.profile == ""
 
     memory = ana.space.accept(proposal.id)
@@ -170,7 +173,7 @@ def test_known_memory_is_updated_without_asking(stores: Stores, mind: Mind, poli
     assert [version.content for version in ana.space.history(sarah.id)] == [known, moved]
     assert ana.space.proposals(include_answered=True) == []
     assert ana.recalled("Which team is Sarah on?") == [moved]
-    notice = f"{NOTIFY_HEADING}- [id:{sarah.id}] {moved}\n"
+    notice = f"{NOTIFY_HEADING}- [id:{sarah.id}] [Sarah] {moved}\n"
     assert ana.session.context().notices == ("" if policy == "silent" else notice)
 
 
@@ -305,7 +308,7 @@ def test_repeated_statement_stays_one_memory(stores: Stores, mind: Mind) -> None
 
 
 def test_near_duplicate_memories_are_not_all_recalled(stores: Stores) -> None:
-    store = stores.open(learn="off")
+    store = stores.open(learn="off", recall_floor=0.0)
     space = store.space("ana")
     cafe = space.session("cafe")
     assert cafe.context("Do I like coffee?").profile == ""

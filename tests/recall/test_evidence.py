@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reverie.cli import explain
-from reverie.engine import index, vector_math
+from reverie.engine import vector_math
+from reverie.engine.index_text import MAX_COUNTED
 from reverie.model import POSTING_LENGTH_BASE, Candidate, Origin, Ranking
 from reverie.recall import ranking as recall_ranking
 from reverie.recall.ranking import (
@@ -149,7 +150,7 @@ def test_term_matches_keep_the_maximum_number_of_terms_apart() -> None:
 
 
 def test_passage_length_is_packed_beside_its_number() -> None:
-    assert 0 < index.MAX_COUNTED < POSTING_LENGTH_BASE == len(recall_ranking.LENGTH_NORM)
+    assert 0 < MAX_COUNTED < POSTING_LENGTH_BASE == len(recall_ranking.LENGTH_NORM)
 
 
 def test_term_without_postings_matches_nowhere() -> None:

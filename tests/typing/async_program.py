@@ -85,6 +85,7 @@ async def read(ana: aio.AsyncSpace) -> None:
     assert_type(ana.name, str)
     assert_type(ana.user, str | None)
     assert_type(ana.ranking, Ranking)
+    assert_type(ana.floor, float | None)
     for memory in await ana.memories(kind="fact", order="category", as_of=await ana.position()):
         assert_type(await ana.get(memory.id), reverie.Memory)
     assert_type(await ana.count(kind="note"), int)

@@ -84,6 +84,7 @@ def read(ana: Space) -> None:
     assert_type(ana.name, str)
     assert_type(ana.user, str | None)
     assert_type(ana.ranking, Ranking)
+    assert_type(ana.floor, float | None)
     for memory in ana.memories(kind="fact", order="category", as_of=ana.position()):
         assert_type(ana.get(memory.id), reverie.Memory)
     assert_type(ana.count(kind="note"), int)

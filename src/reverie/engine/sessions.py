@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from reverie.engine import index, log, seals
-from reverie.engine.index import Passage, message_passages
+from reverie.engine.index_text import Passage, message_passages
 from reverie.engine.log import LogEntry
 from reverie.model import Event, Origin, Scope
 from reverie.protocols import Owner, Transaction

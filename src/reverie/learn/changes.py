@@ -14,6 +14,7 @@ from typing import Literal
 
 from reverie.engine import index, index_check, log
 from reverie.engine.index import MemoryRow
+from reverie.engine.index_text import Labels, memory_passages
 from reverie.errors import ReverieError
 from reverie.learn import overtaken
 from reverie.learn.rules.own_words import OwnWords
@@ -178,7 +179,7 @@ def prepare(
         text = draft = None
         if change.event == "UPDATE":
             assert change.target is not None
-            labels = index.Labels.of(revised_state(change.target, change))
+            labels = Labels.of(revised_state(change.target, change))
             text = validate.prepare_text(runtime, change.content, labels)
         elif change.event == "ADD":
             asked = ProposedFact(change.content, change.category, change.subject, source)
@@ -328,7 +329,7 @@ def is_known(w: Writer, draft: Draft) -> bool:
     asked = proposals.list_proposals(w.tx, w.owner, answered=True)
     if any(wanted == comparison_key(each.content) for each in asked if each.answer != "accept"):
         return True
-    unlabelled = index.memory_passages(draft.text.content, index.Labels())
+    unlabelled = memory_passages(draft.text.content, Labels())
     terms = {term for part in unlabelled for term in part.terms}
     return any(
         comparison_key(w.read_memory(place).content) == wanted

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from reverie.agenda import jobs
 from reverie.engine import index
+from reverie.engine.index_text import Labels
 from reverie.engine.log import list_owners
 from reverie.errors import ConfigError, StoreError
 from reverie.model import Event, Memory
@@ -146,5 +147,5 @@ def passage_texts(tx: Transaction, owner: Owner, passages: Iterable[int]) -> dic
             items[first_position] = item_from_entry(entry, None)
         item = items[first_position]
         text = item_text(item)[start : start + length]
-        texts[passage] = index.Labels.of(item).embedded(text) if isinstance(item, Memory) else text
+        texts[passage] = Labels.of(item).embedded(text) if isinstance(item, Memory) else text
     return texts

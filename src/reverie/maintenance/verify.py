@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from reverie.engine import index, log, sessions
+from reverie.engine.index_text import Labels, Passage, memory_passages
 from reverie.engine.log import LogEntry
 from reverie.engine.schema import DERIVED_TABLES
 from reverie.engine.sessions import EMPTY_CHAIN, SessionRow, chain_message, is_session_erasure
@@ -151,7 +152,7 @@ def _compare_owner(
             continue
         counts[state.kind] += 1
         counts["private"] += state.session is not None
-        parts = index.memory_passages(state.content, index.Labels.of(state))
+        parts = memory_passages(state.content, Labels.of(state))
         expected.add(place.first_position, place.first_passage, parts)
     problems.extend(_compare_sessions(tx, owner, where, expected))
     problems.extend(_compare_proposals(tx, owner, where))
@@ -190,7 +191,7 @@ class ExpectedIndex:
         self.passages = self.postings = 0
         self.texts: dict[int, str] = {}
 
-    def add(self, first_position: int, first: int, parts: list[index.Passage]) -> None:
+    def add(self, first_position: int, first: int, parts: list[Passage]) -> None:
         """Add the passages of one memory or event; ``first`` is the number of the first one."""
         for number, part in enumerate(parts, first):
             self.texts[number] = part.embedded

@@ -9,6 +9,7 @@ import numpy as np
 
 from reverie.engine import index, index_check, log, search, sessions, vector_math
 from reverie.engine.index import Filter
+from reverie.engine.index_text import Labels, Passage, memory_passages
 from reverie.engine.log import LogEntry
 from reverie.errors import DimensionMismatchError
 from reverie.model import POSTING_LENGTH_BASE, Candidate, Event, Memory
@@ -241,7 +242,7 @@ class AsOfView:
     ) -> None:
         self.user = user
         self._runtime = runtime
-        self._parts: list[index.Passage] = []
+        self._parts: list[Passage] = []
         self._items: dict[int, Memory | Event] = {}
         self._passage_items: list[int] = []
         self._candidates: dict[int, Candidate] = {}
@@ -350,7 +351,7 @@ class AsOfView:
         ]
 
 
-def _build_candidate(known: AsOfItem, first: int, parts: Sequence[index.Passage]) -> Candidate:
+def _build_candidate(known: AsOfItem, first: int, parts: Sequence[Passage]) -> Candidate:
     item = known.item
     if isinstance(item, Memory):
         at = item.created_at if item.happened_at is None else item.happened_at
@@ -384,7 +385,7 @@ def _passes_filter(chosen: Filter, item: Memory | Event) -> bool:
     return chosen.accepts(item) if isinstance(item, Memory) else chosen.accepts_event(item)
 
 
-def _item_passages(item: Memory | Event) -> list[index.Passage]:
+def _item_passages(item: Memory | Event) -> list[Passage]:
     if isinstance(item, Event):
         return sessions.passages_of_event(item)
-    return index.memory_passages(item.content, index.Labels.of(item))
+    return memory_passages(item.content, Labels.of(item))

@@ -43,7 +43,7 @@ _OWN_CLAUSE = re.compile(
     r"\s*(?:i|we|my|our|i'm|i've|i'd|we're|we've)\b"
 )
 # "Can you suggest a lens for my Sony A7?" says what the speaker has.
-_OWN_THING = re.compile(r"\b(?:my|our)\b.*\w*\d")
+_OWN = re.compile(r"\b(?:my|our)\b")
 # Words that alone are a whole message and say nothing.
 _FILLERS = """
     ah aha alright amazing awesome bye continue cool done exactly excellent fine goodbye goodnight
@@ -116,8 +116,14 @@ def _is_filler(sentence: str) -> bool:
 def _is_question(sentence: str) -> bool:
     if _UNSPACED.search(sentence) and len(sentence) > MAX_UNSPACED_CHARS:
         return False
-    if _OWN_CLAUSE.search(sentence) or _OWN_THING.search(sentence):
+    if _OWN_CLAUSE.search(sentence) or _names_own_thing(sentence):
         return False
     if _QUESTION_MARK.search(sentence) or _QUESTION_ENDING.search(sentence):
         return True
     return not sentence.endswith((".", "!")) and _ASKING.match(sentence) is not None
+
+
+def _names_own_thing(sentence: str) -> bool:
+    """Whether a sentence says "my" or "our", and later a number: "my Sony A7"."""
+    own = _OWN.search(sentence)
+    return own is not None and any(sign.isdecimal() for sign in sentence[own.end() :])

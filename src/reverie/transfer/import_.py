@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from reverie.clock import ID_LENGTH
 from reverie.dates import optional_ms, to_ms
 from reverie.engine import index, log, sessions
+from reverie.engine.index_text import Labels
 from reverie.engine.log import LogEntry
 from reverie.errors import InvalidInput, ReverieError
 from reverie.model import KINDS, ImportReport, Origin
@@ -92,8 +93,8 @@ class _PlainRecord(NamedTuple):
     uuid: str
 
     @property
-    def labels(self) -> index.Labels:
-        return index.Labels(*(self.fields[name] for name in index.Labels._fields))
+    def labels(self) -> Labels:
+        return Labels(*(self.fields[name] for name in Labels._fields))
 
 
 def _prepare(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from reverie.engine import index, index_check, log
+from reverie.engine.index_text import Labels
 from reverie.errors import InvalidInput
 from reverie.model import Memory
 from reverie.protocols import Owner, Transaction
@@ -32,7 +33,7 @@ def remember(runtime: Runtime, author: Author, path: Path, category: str) -> Mem
     if kept is not None and kept.hash == hash_:
         return kept.memory
     content = validate.redact_content(runtime, content, "note")
-    labels = index.Labels(category=category) if kept is None else index.Labels.of(kept.memory)
+    labels = Labels(category=category) if kept is None else Labels.of(kept.memory)
     text = validate.prepare_text(runtime, content, labels)
     # The author did not write the document: nothing in it may reach the profile as their word.
     author = author._replace(trust="document")

@@ -10,6 +10,7 @@ from reverie.agenda import jobs
 from reverie.dates import optional_ms
 from reverie.engine import index, index_check, log, sessions
 from reverie.engine.index import MemoryRow
+from reverie.engine.index_text import Labels
 from reverie.engine.log import LogEntry
 from reverie.errors import (
     InvalidInput,
@@ -313,7 +314,7 @@ def prepare_revision(
     old = current()
     content = validate.redact_content(runtime, content, old.kind)
     revised = replace(old, **changes, content=content)
-    text = validate.prepare_text(runtime, content, index.Labels.of(revised))
+    text = validate.prepare_text(runtime, content, Labels.of(revised))
     return Revision(changes | {"content": content}, text)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from reverie.config import Settings
 from reverie.dates import Time, optional_ms
-from reverie.engine.index import Labels, Passage, memory_passages
+from reverie.engine.index_text import Labels, Passage, memory_passages
 from reverie.errors import InvalidInput
 from reverie.model import (
     FUSIONS,

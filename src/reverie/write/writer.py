@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from reverie.agenda import jobs
 from reverie.engine import index, index_check, log
 from reverie.engine.index import MemoryRow
+from reverie.engine.index_text import Labels, Passage, memory_passages
 from reverie.engine.log import LogEntry
 from reverie.errors import KeyConflict, NotFound, StoreError
 from reverie.model import Memory, Op, Origin, Scope, Trust
@@ -297,7 +298,7 @@ class Writer:
         new = replace(altered or old, version=old.version + 1)
         hash_ = document or (entry.body or {}).get("document")
         self.append(self._version_entry(stamp, op, new, (position, recorded_at), hash_))
-        unchanged = text is None and index.Labels.of(old) == index.Labels.of(new)
+        unchanged = text is None and Labels.of(old) == Labels.of(new)
         if unchanged and (old.forgotten_at is None) == (new.forgotten_at is None):
             index.update_row(tx, owner, place, position, old, new)
             return new
@@ -356,7 +357,7 @@ class Writer:
             self.put_vectors(first, text)
         self._put_document(state.source, first_position, document)
 
-    def embed(self, content: str, passages: list[index.Passage]) -> PreparedText:
+    def embed(self, content: str, passages: list[Passage]) -> PreparedText:
         """Embed the passages of a stored content, if the embedder is local."""
         embedder = self.runtime.embedder
         vectors = None
@@ -367,10 +368,10 @@ class Writer:
 
     def _fitting_text(self, state: Memory, text: PreparedText | None) -> PreparedText:
         """Return the prepared text of a state, made again if it was prepared for other labels."""
-        labels = index.Labels.of(state)
+        labels = Labels.of(state)
         if text is not None and text.labels == labels:
             return text
-        return self.embed(state.content, index.memory_passages(state.content, labels))
+        return self.embed(state.content, memory_passages(state.content, labels))
 
     def put_vectors(self, first: int, *texts: PreparedText) -> None:
         """Store the vectors of texts whose passages are numbered from ``first`` without a gap.

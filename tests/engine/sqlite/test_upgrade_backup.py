@@ -373,8 +373,9 @@ def test_erase_is_pending_while_an_upgrade_backup_cannot_be_deleted(
 
             before.setattr(upgrade_backup, "_delete", denied)
             assert space.erase(space.memories()[0].id).pending
-        assert [job.kind for job in store.jobs()] == ["scrub"] and len(backups(path)) == 1
-        store.retry_job("ana", store.jobs()[0].id)
+        (scrub,) = [job for job in store.jobs() if job.kind == "scrub"]
+        assert len(backups(path)) == 1
+        store.retry_job("ana", scrub.id)
         store.run_pending_jobs()
         assert store.jobs() == [] and backups(path) == []
 

@@ -57,7 +57,7 @@ def test_each_prompt_starts_with_the_previous_one(proxy: Proxy, system: bool) ->
     history: list[Message] = [{"role": "system", "content": "Be brief."}] if system else []
     with it.running.client() as client:
         for turn in range(TURNS):
-            history.append(user(f"Turn {turn}: what of the ferry, and é {chance.random()}?"))
+            history.append(user(f"{turn}: when does the ferry to Naxos leave? é {chance.random()}"))
             if turn % 7 == 3:
                 call = {"id": f"c{turn}", "type": "function",
                         "function": {"name": "f", "arguments": "{}"}}  # fmt: skip
@@ -71,7 +71,7 @@ def test_each_prompt_starts_with_the_previous_one(proxy: Proxy, system: bool) ->
             if turn % 5 == 0:
                 it.running.store.run_pending_jobs()
     bodies = [received.body for received in it.upstream.requests]
-    assert all("ferry to Naxos" in body.decode() for body in bodies)
+    assert all("The ferry to Naxos leaves at seven" in body.decode() for body in bodies)
     for earlier, later in zip(bodies, bodies[1:], strict=False):
         shared = before_the_last_user(earlier)
         assert b"Lisbon" in shared and later.startswith(shared)

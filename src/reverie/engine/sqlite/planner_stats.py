@@ -39,7 +39,12 @@ _ROWS_PER_VALUE = {
 }
 _ROWS = 1_000_000
 # A partial index holds one of this many rows.
-_PARTIAL_INDEX_RATIO = {"memories_pinned": 50, "memories_changed": 50, "memories_private": 50}
+_PARTIAL_INDEX_RATIO = {
+    "memories_pinned": 50,
+    "memories_changed": 50,
+    "memories_private": 50,
+    "memories_category": 2,
+}
 
 _TABLES = ("sqlite_stat1", "sqlite_stat4")
 _COLUMNS = """SELECT t.name, i.name, i.origin, i."unique", c.name

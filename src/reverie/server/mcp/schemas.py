@@ -28,7 +28,7 @@ Id = Annotated[str, Field(description="8 characters, from recall or memories", m
 Key = Annotated[
     str,
     Field(
-        description="idempotency key: repeating the call with it acts once",
+        description="idempotency key",
         min_length=1,
         max_length=200,
     ),
@@ -45,7 +45,7 @@ When = Annotated[str, Field(description="ISO 8601 time or date", max_length=64)]
 Metadata = Annotated[dict[str, Any], Field(description="JSON object of the caller's own")]
 Where = Annotated[
     dict[str, Any],
-    Field(description='conditions: {"metadata.team": {"in": ["a", "b"]}, "NOT": {"tags": "old"}}'),
+    Field(description='conditions: {"metadata.team": {"in": ["a"]}}'),
 ]
 AsOf = Annotated[
     str, Field(description="as it was at this ISO 8601 time or log position", max_length=64)
@@ -77,8 +77,8 @@ class RememberArguments(_Arguments, total=False):
     source: Annotated[str, Field(description="where it comes from", max_length=1_000)]
     happened_at: When
     expires_at: When
-    valid_from: Annotated[str, Field(description="holds from this time on", max_length=64)]
-    valid_to: Annotated[str, Field(description="holds until this time", max_length=64)]
+    valid_from: When
+    valid_to: Annotated[str, Field(description="until when it holds", max_length=64)]
     pinned: Annotated[bool, Field(description="always in the profile")]
     metadata: Metadata
     private: Annotated[bool, Field(description="only this conversation recalls it")]
@@ -101,7 +101,7 @@ class RecallArguments(_Arguments, total=False):
     valid_at: Annotated[str, Field(description="what held at this time", max_length=64)]
     where: Where
     as_of: AsOf
-    min_score: Annotated[float, Field(description="leave out weaker hits; 0 to 1", ge=0, le=1)]
+    min_score: Annotated[float, Field(description="0 to 1", ge=0, le=1)]
 
 
 class MemoriesArguments(_Arguments, total=False):
