@@ -103,4 +103,4 @@ def test_distribute_with_citus_shows_each_call_with_its_reason(reverie: CommandL
             assert connection.execute("SELECT COUNT(*) FROM calls").fetchall() == [(0,)]
             output = reverie.text("postgres", "distribute", "--yes", "--url", address)
             assert "22 tables distributed by the space." in output
-            assert connection.execute("SELECT COUNT(*) FROM calls").fetchall() == [(22,)]
+            assert connection.execute("SELECT COUNT(*) FROM calls").fetchall() == [(23,)]

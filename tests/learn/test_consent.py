@@ -104,4 +104,4 @@ def test_change_of_a_memory_is_told_without_asking_under_ask(stores: Stores) -> 
     (proposal,) = space.proposals()
     asked, told = notices.split("Just remembered.")
     assert f"[proposal {proposal.id}] [pizza] The user loves pizza" in asked
-    assert f"[id:{memory.id}] The user lives in Bergen" in told
+    assert f"[id:{memory.id}] [home] The user lives in Bergen" in told

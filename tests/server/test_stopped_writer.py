@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 import reverie
@@ -18,12 +19,12 @@ def test_server_stays_healthy_while_a_writer_is_stopped(
     with reverie.open(address, settings=settings) as store:
         for space in ("stuck", "free"):
             store.space(space).remember("the river is cold")
-        running = serve(store)
+        running, numbers = serve(store), itertools.count()
         with running.client() as client, stopped_writer(address, "stuck") as writer:
 
             def write(space: str) -> int:
                 headers = {"X-Reverie-Space": space}
-                body = {"content": f"and deep {space}"}
+                body = {"content": f"and deep {next(numbers)}"}
                 return client.post("/api/memory/", json=body, headers=headers).status_code
 
             assert write("stuck") == 503

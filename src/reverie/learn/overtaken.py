@@ -23,6 +23,7 @@ from reverie.text.normalize import nfkc_casefold, subject_key
 MAX_LATER_TURNS = 1_000
 # How many memories of one subject are searched for the one that a statement replaces.
 MAX_OF_SUBJECT = 50
+ENDED = " no longer "
 # Subjects of the category "person" that are not people: each has one memory.
 USER_SUBJECTS = frozenset(("name", "birthday", "age", "marital status"))
 
@@ -163,7 +164,13 @@ def find_known(
     known = [each for each in _list_taught(tx, owner, slot, now) if slot.holds(each[1])]
     earlier = [each for each in known if each[0] <= position]
     newest = max(earlier, key=lambda each: each[0])[1] if earlier else None
-    return KnownOfSubject(newest, len(earlier) < len(known))
+    taught_later = any(taught > position and not _is_end(memory) for taught, memory in known)
+    return KnownOfSubject(newest, taught_later)
+
+
+def _is_end(memory: Memory) -> bool:
+    """Whether a memory only says that something is no longer so, as the rules word it."""
+    return ENDED in memory.content
 
 
 def find_refined(

@@ -291,7 +291,8 @@ def test_mcp_answers_proposals_through_remember_and_forget(running: Running) -> 
     assert f"[proposal {yes}]" in text_of(listed) and "forget" in text_of(listed)
     (memory,) = space.memories()
     assert kept.structured_content == again.structured_content
-    assert kept.structured_content == {"remembered": True, "id": memory.id}
+    accepted = {"remembered": True, "id": memory.id, "known": False, "related": []}
+    assert kept.structured_content == accepted
     assert dropped.structured_content == {"id": no}
     assert empty.structured_content["proposals"] == [] and space.proposals() == []
     assert len(mcp_tools.TOOLS) <= 8

@@ -42,7 +42,7 @@ Tags = Annotated[list[Tag], Field(max_length=16)]
 Kind = Annotated[model.Kind, Field(description="fact (default): one sentence; note: longer text")]
 Reason = Annotated[str, Field(description="why, kept in the history", max_length=MAX_ARGUMENT)]
 When = Annotated[str, Field(description="ISO 8601 time or date", max_length=64)]
-Metadata = Annotated[dict[str, Any], Field(description="JSON object of the caller's own")]
+Metadata = Annotated[dict[str, Any], Field(description="any JSON object")]
 Where = Annotated[
     dict[str, Any],
     Field(description='conditions: {"metadata.team": {"in": ["a"]}}'),
@@ -67,9 +67,7 @@ class RememberArguments(_Arguments, total=False):
             max_length=MAX_CONTENT,
         ),
     ]
-    proposal: Annotated[
-        str, Field(description="instead: a proposal that the user agreed to", max_length=200)
-    ]
+    proposal: Annotated[str, Field(description="instead: one the user agreed to", max_length=200)]
     kind: Kind
     category: Category
     subject: Subject
@@ -81,7 +79,7 @@ class RememberArguments(_Arguments, total=False):
     valid_to: Annotated[str, Field(description="until when it holds", max_length=64)]
     pinned: Annotated[bool, Field(description="always in the profile")]
     metadata: Metadata
-    private: Annotated[bool, Field(description="only this conversation recalls it")]
+    private: Annotated[bool, Field(description="for this conversation alone")]
     key: Key
 
 
@@ -111,10 +109,10 @@ class MemoriesArguments(_Arguments, total=False):
     kind: Kind
     where: Where
     include_forgotten: bool
-    proposals: Annotated[bool, Field(description="only what waits for the user's consent")]
+    proposals: Annotated[bool, Field(description="what waits for consent")]
     as_of: AsOf
     limit: Annotated[int, Field(description=f"default {DEFAULT_LISTED}", ge=1, le=MAX_LISTED)]
-    after: Annotated[str, Field(description="the last id of the part before", max_length=200)]
+    after: Annotated[str, Field(description="last id of the page before", max_length=200)]
     order: model.Order
 
 

@@ -73,7 +73,8 @@ ANSWER_HINT = (
 async def remember(scoped: ToolScope, given: dict[str, Any]) -> ToolResult:
     if _names_proposal(given, "content"):
         memory = await scoped.space.accept(given["proposal"], key=given.get("key"))
-        return ToolResult(f"Remembered as [{memory.id}].", {"remembered": True, "id": memory.id})
+        accepted = {"remembered": True, "id": memory.id, "known": False, "related": []}
+        return ToolResult(f"Remembered as [{memory.id}].", accepted)
     memory = await (scoped.session or scoped.space).remember(**given)
     known = memory.version > 1
     done = "It was remembered already, as" if known else "Remembered as"

@@ -49,19 +49,19 @@ export function scoreOf(hit) {
   );
 }
 
-/** As long as the score is high: a whole bar is a score of 1. */
+/** As long as the score is high, a whole bar is a score of 1; each part has its share of it. */
 function bar(said, hit) {
   const drawn = el("span", { class: "score-stack", "aria-hidden": "true" });
-  let left = 1;
-  for (const [name, part] of said) {
-    const value = Math.max(0, number(hit, part));
+  const values = said.map(([name, part]) => [name, Math.max(0, number(hit, part))]);
+  const total = values.reduce((sum, [, value]) => sum + value, 0);
+  const score = Math.min(1, Math.max(0, hit.score));
+  for (const [name, value] of values) {
     const segment = el("span", { class: `stage ${name}` });
-    segment.style.flexGrow = value;
-    left -= value;
+    segment.style.flexGrow = total ? (value / total) * score : 0;
     drawn.append(segment);
   }
   const rest = el("span", { class: "stage rest" });
-  rest.style.flexGrow = Math.max(0, left);
+  rest.style.flexGrow = total ? 1 - score : 1;
   drawn.append(rest);
   return drawn;
 }
