@@ -81,6 +81,8 @@ TURNS = st.lists(
 )
 PROPERTY = settings(
     max_examples=400 if PROVE else 15,
+    # The same few examples in every run that gates a change; the proof draws others each time.
+    derandomize=not PROVE,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
