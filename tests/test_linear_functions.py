@@ -162,6 +162,7 @@ def test_every_public_function_of_reverie_text_is_tested_for_linear_cost() -> No
 
 
 @pytest.mark.parametrize("name", PUMPED)
+@pytest.mark.sample(6)
 def test_function_cost_grows_linearly_with_the_text(name: str) -> None:
     run = PUMPED[name]
     tried = [*ATTACKS, *module_attacks(name.rpartition(".")[0])]

@@ -325,6 +325,7 @@ PATHS = {str(path.relative_to(SOURCE)): path for path in files_with_patterns()}
 
 
 @pytest.mark.parametrize("name", PATHS)
+@pytest.mark.sample(4)
 def test_regex_cost_grows_linearly_with_the_text(name: str) -> None:
     uses = uses_of(PATHS[name])
     faults = [
@@ -397,6 +398,7 @@ LINEAR = (
 
 
 @pytest.mark.parametrize(("pattern", "method"), EXPONENTIAL + POLYNOMIAL)
+@pytest.mark.sample(3)
 def test_known_quadratic_regexes_are_detected(pattern: str | bytes, method: str) -> None:
     assert slow(re.compile(pattern, re.IGNORECASE), method) is not None
 

@@ -30,8 +30,14 @@ def test_table(engine, number):
 def test_seeds(seed):
     pass
 
-@pytest.mark.parametrize("case", range(100))
-def test_conversations(case):
+@pytest.mark.sample(4)
+@pytest.mark.parametrize("number", range(9))
+@pytest.mark.parametrize("engine", ["postgres", "sqlite"])
+def test_sample(engine, number):
+    pass
+
+@pytest.mark.prove
+def test_long():
     pass
 
 @pytest.mark.parametrize("text", ["short", "one megabyte"])
@@ -91,9 +97,9 @@ def test_database_whose_tables_were_changed_is_dropped(databases: Databases, cha
 @pytest.mark.parametrize(
     ("folder", "cases", "options", "passed", "left"),
     [
-        ("contract", 20, [], 93, 54),
-        ("contract", 24, ["-p", "xdist", "-n", "1"], 83, 72),
-        ("server", 4, ["--prove"], 115, 0),
+        ("contract", 7, [], 22, 18),
+        ("contract", 8, ["-p", "xdist", "-n", "1"], 18, 24),
+        ("server", 4, ["--prove"], 34, 0),
     ],
 )
 def test_summary_says_how_many_cases_are_left_to_prove(
@@ -102,9 +108,24 @@ def test_summary_says_how_many_cases_are_left_to_prove(
     path = tmp_path / "tests" / folder / "test_example.py"
     path.parent.mkdir(parents=True)
     path.write_text(TABLE.format(cases=cases), encoding="utf-8")
-    command = [sys.executable, "-m", "pytest", "-p", "tests.tiers", "--rootdir", str(tmp_path)]
+    stdout = run_tiers(tmp_path, *options, str(path.parent))
+    assert f"{passed} passed" in stdout
+    assert (f"{left} cases left to make prove" in stdout) == bool(left)
+
+
+def test_long_test_runs_when_its_file_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "test_example.py"
+    path.write_text(TABLE.format(cases=1), encoding="utf-8")
+    assert " 10 passed" in run_tiers(tmp_path, str(tmp_path))
+    assert " 11 passed" in run_tiers(tmp_path, str(path))
+    assert " 1 passed" in run_tiers(tmp_path, f"{path}::test_long")
+
+
+def run_tiers(folder: Path, *options: str) -> str:
+    """Run the tests of a folder with the tiers alone, and return what pytest prints."""
+    command = [sys.executable, "-m", "pytest", "-p", "tests.tiers", "--rootdir", str(folder)]
     done = subprocess.run(
-        [*command, "-p", "no:cacheprovider", *options, str(path)],
+        [*command, "-p", "no:cacheprovider", *options],
         cwd=ROOT,
         # Plugins that the table does not need take seconds to load.
         env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
@@ -112,8 +133,7 @@ def test_summary_says_how_many_cases_are_left_to_prove(
         text=True,
         check=True,
     )
-    assert f"{passed} passed" in done.stdout
-    assert (f"{left} cases left to make prove" in done.stdout) == bool(left)
+    return done.stdout
 
 
 def test_table_in_one_test_runs_every_case_and_names_the_one_that_fails() -> None:

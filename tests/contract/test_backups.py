@@ -169,6 +169,7 @@ def filled(stores: Stores) -> Store:
 
 
 @pytest.mark.parametrize("kilobytes", [0, 64, 400])
+@pytest.mark.sample(3)
 def test_backup_to_a_full_disk_names_the_target_and_leaves_no_file(
     stores: Stores, tmp_path: Path, kilobytes: int
 ) -> None:

@@ -63,6 +63,7 @@ def test_vectors_made_during_a_rebuild_go_to_their_own_passages(stores: Stores) 
     assert store.verify().ok
 
 
+@pytest.mark.prove
 def test_rebuild_during_a_reembed_loses_no_vector(stores: Stores) -> None:
     old = stores.open(embedder=FakeEmbedder("fake:old"))
     space = old.space("ana")

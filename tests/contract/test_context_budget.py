@@ -98,7 +98,7 @@ LEAST_LEFT = 200
 
 
 @settings(
-    max_examples=400 if PROVE else 60,
+    max_examples=400 if PROVE else 20,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(

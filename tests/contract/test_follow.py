@@ -583,6 +583,7 @@ def test_follow_works_after_rebuild_and_reopening(stores: Stores) -> None:
     assert json.loads(json.dumps(list(space.export())))
 
 
+@pytest.mark.prove
 def test_follow_cost_does_not_grow_with_repetition(
     store: Store, space: Space, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,6 +11,9 @@ import pytest
 import reverie
 from reverie import NotFound, Space, Store
 from tests.conftest import HOUR, START, FakeClock, FakeEmbedder, Stores, rows, tamper
+from tests.tiers import PROVE
+
+QUERIES = 30 if PROVE else 8
 
 WORDS = [
     "zebra",
@@ -71,7 +74,7 @@ def answers(store: Store) -> list[object]:
     found: list[object] = []
     for name, user in (("ana", None), ("ana", "bo"), ("ben", None)):
         handle = store.space(name, user=user)
-        for _ in range(30):
+        for _ in range(QUERIES):
             query = " ".join(chance.choices(WORDS, k=chance.randint(1, 4)))
             for mode in ("keyword", "vector", "hybrid"):
                 hits = handle.recall(query, mode=mode, limit=10)

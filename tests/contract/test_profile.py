@@ -195,6 +195,7 @@ def narrow_and_wide(session: Session) -> list[str]:
 
 
 @pytest.mark.parametrize("change", sorted(CHANGES))
+@pytest.mark.sample(2)
 def test_frozen_profile_is_not_moved_by_any_change(
     stores: Stores, clock: FakeClock, change: str
 ) -> None:

@@ -507,6 +507,7 @@ def test_recall_as_of_the_current_position_equals_a_recall(
 @pytest.mark.parametrize("ranking", [name for name in RANKINGS if name != "default"])
 @settings(quietly, max_examples=30 if PROVE else 10, phases=[Phase.generate])
 @given(STEPS, QUERIES)
+@pytest.mark.sample(2)
 def test_recall_as_of_the_current_position_equals_a_recall_for_every_ranking(
     numbered: tuple[Store, itertools.count[int]], ranking: str, steps: Steps, query: str
 ) -> None:

@@ -257,6 +257,7 @@ def own(space: Space) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("space", "of_user"), OWNERS)
+@pytest.mark.sample(3)
 def test_exported_sessions_are_imported_into_another_store(
     stores: Stores, space: str, of_user: str | None
 ) -> None:

@@ -41,6 +41,7 @@ with reverie.open(path, embedder="hashing") as store:
 
 
 @pytest.mark.parametrize("step", [0, 9, 14, 16, 18, 20, 26, 31, 36, 41, 45])
+@pytest.mark.sample(3)
 def test_kill_within_a_batch_leaves_whole_batches_only(tmp_path: Path, step: int) -> None:
     path = tmp_path / "store.db"
     arguments = [str(path), str(step), str(BATCH), json.dumps(RECORDS)]

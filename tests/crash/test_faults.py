@@ -135,6 +135,7 @@ def reads_are_right_or_refused(
 
 
 @pytest.mark.parametrize("at", range(1, 61))
+@pytest.mark.sample(9)
 def test_write_is_not_acknowledged_after_a_failed_sync(
     tmp_path: Path, vfs: FailingVFS, at: int
 ) -> None:
@@ -178,6 +179,7 @@ WRITES = [*range(1, 26), *range(30, 400, 17)]
 
 
 @pytest.mark.parametrize("at", WRITES)
+@pytest.mark.sample(9)
 def test_failed_disk_write_loses_nothing_acknowledged(
     tmp_path: Path, vfs: FailingVFS, at: int
 ) -> None:
@@ -226,6 +228,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Ledger]:
 
 
 @pytest.mark.parametrize("at", READS)
+@pytest.mark.sample(9)
 def test_failed_read_gives_an_error_or_the_right_answer(
     tmp_path: Path, vfs: FailingVFS, template: tuple[Path, Ledger], at: int
 ) -> None:
@@ -261,6 +264,7 @@ def test_failed_read_gives_an_error_or_the_right_answer(
 
 
 @pytest.mark.parametrize("at", [*range(1, 20), *range(21, 60, 5)])
+@pytest.mark.sample(9)
 def test_failed_read_during_writes_loses_nothing_acknowledged(
     tmp_path: Path, vfs: FailingVFS, template: tuple[Path, Ledger], at: int
 ) -> None:
@@ -298,6 +302,7 @@ def test_failed_read_during_writes_loses_nothing_acknowledged(
         ("read", apsw.SQLITE_IOERR_READ, range(1, 12)),
     ],
 )
+@pytest.mark.sample(4)
 def test_fault_while_opening_is_a_typed_error_and_harmless(
     tmp_path: Path, vfs: FailingVFS, operation: str, code: int, ats: range, fresh: bool
 ) -> None:

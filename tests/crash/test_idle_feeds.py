@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import httpx2
+import pytest
 
 from tests.conftest import PROVE
 from tests.crash.processes import cpu_share, served
@@ -39,6 +40,7 @@ def quietest(pid: int, seconds: float) -> float:
     return min(cpu_share(pid, seconds / 2) for _ in range(2))
 
 
+@pytest.mark.prove
 def test_idle_change_feeds_use_little_cpu(tmp_path: Path) -> None:
     with served(tmp_path, REVERIE_MAX_FEEDS=str(FEEDS)) as (server, base, _):
         port = int(base.rpartition(":")[2])

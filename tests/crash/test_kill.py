@@ -280,6 +280,7 @@ def test_kill_during_rebuild_keeps_the_old_index_or_the_new(
             assert answers(store) == right
 
 
+@pytest.mark.prove
 def test_kill_during_reembed_loses_no_vector(
     tmp_path: Path, template: Path, launcher: Launcher
 ) -> None:
@@ -365,6 +366,7 @@ def test_kill_during_import_leaves_whole_batches_that_can_be_completed(
 
 
 @pytest.mark.parametrize("at", range(9))
+@pytest.mark.sample(3)
 def test_kill_during_restore_leaves_the_old_store_or_the_new(
     tmp_path: Path, template: Path, launcher: Launcher, at: int
 ) -> None:

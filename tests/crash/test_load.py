@@ -10,6 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 import httpx2
+import pytest
 
 import reverie
 from reverie import Settings
@@ -57,6 +58,7 @@ async def load(base: str, tokens: list[str], ids: list[str], seconds: float) -> 
     return sum(await asyncio.gather(*visits), Counter[int]())
 
 
+@pytest.mark.prove
 def test_many_concurrent_clients_get_correct_answers(tmp_path: Path) -> None:
     with reverie.open(tmp_path / "store.db", settings=Settings(embedder="hashing")) as store:
         space = store.space("default")

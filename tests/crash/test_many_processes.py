@@ -7,6 +7,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import reverie
 from tests.conftest import PROVE
 from tests.crash.peer import answers, peers
@@ -16,7 +18,7 @@ from tests.figures import figure, percentile
 SPACE = "shared"
 WRITERS = 8
 WRITES = 2_000 if PROVE else 100
-CHANGES = 80 if PROVE else 40
+CHANGES = 80 if PROVE else 15
 
 
 def test_eight_processes_write_one_file_without_losing_a_write(tmp_path: Path) -> None:
@@ -45,6 +47,7 @@ def test_eight_processes_write_one_file_without_losing_a_write(tmp_path: Path) -
         assert store.verify().problems == ()
 
 
+@pytest.mark.prove
 def test_processes_that_open_and_close_repeatedly_lose_no_write(tmp_path: Path) -> None:
     """The last to close empties the write-ahead log while others are opening it."""
     path = tmp_path / "store.db"
@@ -130,6 +133,7 @@ def _change(
         live.append(space.remember(text_of(chance, f"fact-{number}", 8)).id)
 
 
+@pytest.mark.prove
 def test_eight_threads_share_one_store_without_losing_a_write(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     errors: list[BaseException] = []

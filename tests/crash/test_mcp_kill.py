@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 import httpx2
+import pytest
 
 import reverie
 from reverie import Settings
@@ -56,6 +57,7 @@ class Agent(threading.Thread):
             return str(result["structuredContent"]["id"])
 
 
+@pytest.mark.prove
 def test_mcp_calls_are_neither_lost_nor_duplicated_by_kills(tmp_path: Path) -> None:
     chance, served = random.Random(17), Served(tmp_path)
     base = served.start()

@@ -71,6 +71,7 @@ def test_writes_without_memory_are_refused_or_done_and_the_store_goes_on(tmp_pat
     check_after_reopening(path, ledger, None)
 
 
+@pytest.mark.prove
 def test_recalls_without_memory_are_refused_or_right(tmp_path: Path) -> None:
     path, outcomes = tmp_path / "store.db", Counter[str]()
     fill(path, 40)

@@ -61,6 +61,7 @@ def cut_off(primary: Server, standby: Server) -> None:
             time.sleep(0.01)
 
 
+@pytest.mark.prove
 def test_promoted_standby_has_every_acknowledged_write(servers: list[Server]) -> None:
     chance = random.Random(21)
     primary, standby = servers

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
 from tests.conftest import PROVE, rows
 from tests.crash.peer import peers
 from tests.crash.workload import open_store
@@ -14,6 +16,7 @@ WRITES = 500 if PROVE else 100
 SPACES = ("shared", "shared", "shared", "shared", "ana", "ben", "cleo", "dan")
 
 
+@pytest.mark.prove
 def test_eight_processes_write_one_database_without_losing_a_write(postgres: Server) -> None:
     address = postgres.database(template="made")
     with peers(len(SPACES)) as writers:

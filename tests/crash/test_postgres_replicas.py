@@ -154,6 +154,7 @@ def test_process_reads_its_own_writes_while_the_replica_lags(
         assert reads_from_the_standby(store, address, servers)
 
 
+@pytest.mark.prove
 def test_each_write_is_found_while_the_replica_keeps_up(
     servers: list[Server], address: str
 ) -> None:
@@ -179,6 +180,7 @@ def test_recall_uses_the_primary_when_the_replica_is_down(
             assert reads_from_the_standby(store, address, servers)
 
 
+@pytest.mark.prove
 def test_replica_that_stops_under_load_gives_no_wrong_answer(
     servers: list[Server], address: str
 ) -> None:
@@ -233,6 +235,7 @@ def test_promoted_standby_is_refused_as_a_replica(servers: list[Server], address
         assert found(store, "harbour") == {"the harbour is old", "the harbour is new"}
 
 
+@pytest.mark.prove
 def test_standby_of_another_server_is_refused_as_a_replica(
     servers: list[Server], address: str
 ) -> None:
@@ -249,6 +252,7 @@ def test_standby_of_another_server_is_refused_as_a_replica(
             assert found(store, "harbour") == {"the harbour is old", "the harbour is new"}
 
 
+@pytest.mark.prove
 def test_another_database_of_the_standby_is_refused_as_a_replica(
     servers: list[Server], address: str
 ) -> None:
@@ -260,6 +264,7 @@ def test_another_database_of_the_standby_is_refused_as_a_replica(
         assert found(store, "harbour") == {"the harbour is old"}
 
 
+@pytest.mark.prove
 def test_standby_on_an_old_timeline_is_refused_as_a_replica(
     servers: list[Server], address: str
 ) -> None:
@@ -290,6 +295,7 @@ def test_standby_on_an_old_timeline_is_refused_as_a_replica(
         promoted.remove()
 
 
+@pytest.mark.prove
 def test_standby_that_follows_a_promotion_is_used_again(
     servers: list[Server], address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -321,6 +327,7 @@ def test_standby_that_follows_a_promotion_is_used_again(
         promoted.remove()
 
 
+@pytest.mark.prove
 def test_connection_lost_after_commit_is_an_error_and_the_write_is_there(
     servers: list[Server], address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -350,6 +357,7 @@ def test_connection_lost_after_commit_is_an_error_and_the_write_is_there(
         assert reads_from_the_standby(store, address, servers)
 
 
+@pytest.mark.prove
 def test_erase_reports_pending_while_a_standby_keeps_the_rows(
     servers: list[Server], address: str
 ) -> None:

@@ -17,7 +17,7 @@ from tests.figures import figure
 from tests.servers import Server, running
 from tests.tiers import PROVE
 
-ROUNDS = int(os.environ.get("REVERIE_CRASH_SERVER_ROUNDS", "10" if PROVE else "5"))
+ROUNDS = int(os.environ.get("REVERIE_CRASH_SERVER_ROUNDS", "10" if PROVE else "2"))
 # A database serves this many rounds, then a new one: a full comparison must stay cheap.
 ROUNDS_A_DATABASE = 20
 ROUNDS_A_VERIFY = 5
@@ -68,6 +68,7 @@ def test_immediate_server_stop_loses_no_acknowledged_write(server: Server) -> No
     assert interrupted >= ROUNDS, "the server was never stopped in the middle of a write"
 
 
+@pytest.mark.prove
 def test_killed_server_process_loses_no_acknowledged_write(server: Server) -> None:
     """The server then takes every connection away and recovers without having been stopped."""
     chance = random.Random(12)
@@ -90,6 +91,7 @@ def test_killed_server_process_loses_no_acknowledged_write(server: Server) -> No
         assert any(writer.failures for writer in working)
 
 
+@pytest.mark.prove
 def test_unacknowledged_committed_write_is_there_once_when_repeated(server: Server) -> None:
     """A standby that nobody has keeps back the acknowledgement of what is already synced."""
     address = server.database()

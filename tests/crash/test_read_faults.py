@@ -48,6 +48,7 @@ def assert_says_try_again(error: StoreFailed) -> None:
 
 @pytest.mark.parametrize("at", READS)
 @pytest.mark.parametrize("code", ["EIO", "read"])
+@pytest.mark.sample(12)
 def test_read_error_asks_for_a_retry_and_the_next_call_succeeds(
     tmp_path: Path, vfs: FailingVFS, template: tuple[Path, Ledger], code: str, at: int
 ) -> None:
@@ -75,6 +76,7 @@ def test_read_error_asks_for_a_retry_and_the_next_call_succeeds(
 
 @pytest.mark.parametrize("at", READS)
 @pytest.mark.parametrize("code", ["EIO", "read"])
+@pytest.mark.sample(12)
 def test_write_that_met_a_read_error_is_repeated_without_reopening(
     tmp_path: Path, vfs: FailingVFS, template: tuple[Path, Ledger], code: str, at: int
 ) -> None:

@@ -106,6 +106,7 @@ def stored(path: Path) -> dict[str, list[tuple[str, str]]]:
         }
 
 
+@pytest.mark.prove
 def test_proxied_chats_survive_server_kills(served: Served, tmp_path: Path) -> None:
     chance = random.Random(11)
     stop = threading.Event()

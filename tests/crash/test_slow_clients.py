@@ -106,6 +106,7 @@ def times(attacked: float, quiet: float) -> float:
 
 
 @pytest.mark.parametrize("way", [kept_connection, new_connections])
+@pytest.mark.prove
 def test_healthy_client_is_not_delayed_by_slow_clients(
     tmp_path: Path, way: Callable[[str], contextlib.AbstractContextManager[Ask]]
 ) -> None:
@@ -136,6 +137,7 @@ def test_healthy_client_is_not_delayed_by_slow_clients(
     assert logged <= MAX_LOGGED
 
 
+@pytest.mark.prove
 def test_connections_never_reach_the_descriptor_limit(tmp_path: Path) -> None:
     descriptors = 128
     with (
@@ -164,6 +166,7 @@ def test_connections_never_reach_the_descriptor_limit(tmp_path: Path) -> None:
     assert len(logged) <= MAX_LOGGED
 
 
+@pytest.mark.prove
 def test_descriptor_exhaustion_is_logged_once_without_a_busy_loop(tmp_path: Path) -> None:
     """The limit is lowered under a running server: what it has open already is more than that."""
     if not hasattr(__import__("resource"), "prlimit"):
@@ -191,6 +194,7 @@ def test_descriptor_exhaustion_is_logged_once_without_a_busy_loop(tmp_path: Path
     assert min(shares) < 0.5
 
 
+@pytest.mark.prove
 def test_unread_responses_take_no_memory(tmp_path: Path) -> None:
     """The largest thing that is served without a token, asked for by many who do not read it."""
     with served(tmp_path) as (server, base, _), new_connections(base) as fresh:

@@ -10,6 +10,8 @@ import sys
 import threading
 from pathlib import Path
 
+import pytest
+
 import reverie
 from reverie.errors import ReverieError
 from reverie.vault import disk, layout, service
@@ -89,6 +91,7 @@ def sync_often(path: str, stop: threading.Event, problems: list[str]) -> None:
                 problems.append(str(error))
 
 
+@pytest.mark.prove
 def test_concurrent_writers_workers_and_an_editor_lose_no_vault_change(tmp_path: Path) -> None:
     kept = Kept(tmp_path)
     path = str(tmp_path / "store.db")

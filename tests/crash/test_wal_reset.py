@@ -102,6 +102,7 @@ def ended(process: subprocess.Popen[str]) -> Any:
     return json.loads(output)
 
 
+@pytest.mark.prove
 def test_checkpoints_beside_writers_corrupt_nothing(folder: Path) -> None:
     for number in range(ROUNDS):
         path = folder / str(number) / "store.db"

@@ -113,6 +113,7 @@ def asked(store: Store, ranking: Ranking, mode: Mode) -> list[list[Hit]]:
 
 @pytest.mark.parametrize("mode", ["hybrid", "keyword", "vector"])
 @pytest.mark.parametrize("ranking", RANKED)
+@pytest.mark.sample(8)
 def test_recall_gives_the_same_hits_on_sqlite_and_postgres(
     both: tuple[Store, Store], ranking: str, mode: Mode
 ) -> None:

@@ -35,7 +35,7 @@ from tests.upgrades import (
 )
 
 # Of the writes of an upgrade each is the last one once; else some of them.
-KILLS = 200 if PROVE else 8
+KILLS = 200 if PROVE else 3
 
 
 def opened(address: str) -> reverie.Store:
@@ -133,6 +133,7 @@ def whole_backups(number: int, path: Path, expected: list[tuple[object, ...]]) -
 
 
 @pytest.mark.parametrize("number", EARLIER)
+@pytest.mark.sample(3)
 def test_upgrade_survives_a_kill_at_any_write(tmp_path: Path, number: int) -> None:
     low, high = 1, 2
     path = fresh(number, tmp_path)

@@ -142,6 +142,7 @@ def everything_said(store: reverie.Store) -> set[str]:
 
 
 @pytest.mark.parametrize("held", ["extract", "decide", "summarise"])
+@pytest.mark.sample(3)
 def test_writes_are_not_blocked_while_a_model_answers(
     path: Path, clock: SharedClock, others: Learners, held: Question
 ) -> None:
@@ -355,6 +356,7 @@ def check_once(store: reverie.Store, turns: int) -> None:
     assert store.verify().problems == ()
 
 
+@pytest.mark.prove
 def test_killed_learning_worker_is_repeated_with_one_effect(
     path: Path, clock: SharedClock, others: Learners
 ) -> None:

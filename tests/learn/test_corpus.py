@@ -111,6 +111,7 @@ def test_corrections_teach_the_corrected_value_only(half: str) -> None:
     assert list(uncorrected(half)) == []
 
 
+@pytest.mark.prove
 def test_bench_learning_prints_its_figures() -> None:
     done = subprocess.run(
         [sys.executable, learning.__file__, "--json"], capture_output=True, text=True, check=True

@@ -203,6 +203,7 @@ def test_scripted_model_has_enough_misbehaviours() -> None:
 
 
 @pytest.mark.parametrize("name", misbehaviours())
+@pytest.mark.sample(8)
 def test_turn_is_kept_and_parked_for_any_model_reply_and_learned_on_retry(
     store: Store,
     moody: Moody,
@@ -243,6 +244,7 @@ def test_turn_is_kept_and_parked_for_any_model_reply_and_learned_on_retry(
 
 
 @pytest.mark.parametrize("name", ["status 503", "timeout", "reset within the body", "prose"])
+@pytest.mark.sample(3)
 def test_failing_learn_job_is_retried_with_growing_delay_and_parked(
     store: Store, moody: Moody, clock: FakeClock, name: str
 ) -> None:
@@ -322,6 +324,7 @@ UNUSABLE: dict[str, Bad] = {
 
 
 @pytest.mark.parametrize("name", UNUSABLE)
+@pytest.mark.sample(3)
 def test_invalid_decisions_harm_no_memory_and_facts_are_added(
     store: Store,
     moody: Moody,
@@ -438,6 +441,7 @@ CONVERSATION = [user(LONG), REPLY, user(LONG + "Again."), REPLY]
 
 
 @pytest.mark.parametrize("name", SUMMARIES)
+@pytest.mark.sample(3)
 def test_failing_summary_does_not_stop_learning(
     open_moody: Callable[..., Store], moody: Moody, clock: FakeClock, name: str
 ) -> None:

@@ -80,7 +80,7 @@ TURNS = st.lists(
     st.tuples(st.sampled_from(["one", "two"]), st.sampled_from(STATEMENTS)), min_size=2, max_size=6
 )
 PROPERTY = settings(
-    max_examples=400 if PROVE else 15,
+    max_examples=400 if PROVE else 8,
     # The same few examples in every run that gates a change; the proof draws others each time.
     derandomize=not PROVE,
     deadline=None,

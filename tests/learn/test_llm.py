@@ -182,6 +182,7 @@ def test_reply_with_one_object_of_the_schema_is_parsed(reply: str) -> None:
         (Raw(completion("", finish_reason="content_filter")), "content filter"),
     ],
 )
+@pytest.mark.sample(4)
 def test_invalid_reply_is_explained_to_the_model_and_asked_again(
     reply: Answer, problem: str
 ) -> None:
@@ -465,6 +466,7 @@ assert not {"logfire", "opentelemetry.sdk", "tiktoken"} & set(sys.modules)
 @pytest.mark.parametrize(
     "script", [AFTER_FORK, LOST_IN_A_LOOKUP, NOBODY_ELSE], ids=["fork", "exit", "connections"]
 )
+@pytest.mark.sample(3)
 def test_ask_works_in_a_process_of_its_own(script: str, tmp_path: Path) -> None:
     """After a fork; ending while a name is still being looked up; talking to nobody else."""
     path = tmp_path / "script.py"

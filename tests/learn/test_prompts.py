@@ -301,6 +301,7 @@ def test_model_that_gets_its_error_explained_succeeds() -> None:
 
 
 @pytest.mark.parametrize("name", list(misbehaviours()))
+@pytest.mark.sample(3)
 def test_no_scripted_misbehaviour_becomes_a_fact(name: str) -> None:
     answer: Scripted = misbehaviours()[name]
     deadline = SHORT if isinstance(answer, Hang | Drip) else LONG

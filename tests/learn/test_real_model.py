@@ -119,6 +119,7 @@ def test_real_server_enforces_the_schema(model: ChatModel) -> None:
     assert answer == Colour.model_validate_json(answer.model_dump_json())
 
 
+@pytest.mark.prove
 def test_check_error_reaches_the_real_model(model: ChatModel) -> None:
     seen: list[Colour] = []
 
@@ -131,6 +132,7 @@ def test_check_error_reaches_the_real_model(model: ChatModel) -> None:
     assert len(seen) == 3
 
 
+@pytest.mark.prove
 def test_real_model_returns_valid_facts_or_a_clear_error(hurried: ChatModel) -> None:
     found: list[Fact] = []
     failed = attempt(lambda: found.extend(extract_facts(hurried, TURNS[0][1])))

@@ -272,6 +272,7 @@ def user(request: pytest.FixtureRequest, by_model: Learner, by_rules: Learner) -
 
 
 @pytest.mark.parametrize("case", _chosen("turns"))
+@pytest.mark.sample(8)
 def test_model_updates_memories_in_every_case(
     by_model: Learner, user: str, case: dict[str, Any]
 ) -> None:
@@ -287,6 +288,7 @@ def test_model_updates_memories_in_every_case(
 
 
 @pytest.mark.parametrize("case", _chosen("rules"))
+@pytest.mark.sample(8)
 def test_rules_learn_plain_statements_in_every_case(
     by_rules: Learner, user: str, case: dict[str, Any]
 ) -> None:

@@ -26,7 +26,7 @@ from tests.maintenance.damaged_stores import (
     rows_of,
 )
 
-FLIPS = int(os.environ.get("REVERIE_DAMAGE_FLIPS", "1000" if PROVE else "12"))
+FLIPS = int(os.environ.get("REVERIE_DAMAGE_FLIPS", "1000" if PROVE else "5"))
 OTHERS = int(os.environ.get("REVERIE_DAMAGE_OTHERS", "100" if PROVE else "3"))
 
 

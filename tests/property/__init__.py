@@ -7,7 +7,7 @@ import os
 from tests.tiers import PROVE
 
 _ASKED = os.environ.get("REVERIE_PROPERTY_EXAMPLES")
-EXAMPLES = int(_ASKED or (30 if PROVE else 15))
+EXAMPLES = int(_ASKED or (30 if PROVE else 8))
 
 
 def examples(engine: object) -> int:

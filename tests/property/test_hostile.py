@@ -91,6 +91,7 @@ def keep_or_refuse(keep: Callable[[], Any], read: Callable[[Any], str | None], t
 
 
 @pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.sample(4)
 def test_hostile_content_is_stored_verbatim_or_refused(stores: Stores, name: str) -> None:
     text = HOSTILE[name]
     # The hashing embedder is for tests and slow where there is very much text.
@@ -175,6 +176,7 @@ def filled(stores: Stores) -> Space:
 
 
 @pytest.mark.parametrize("name", QUERIES)
+@pytest.mark.sample(4)
 def test_hostile_query_raises_no_error(filled: Space, name: str) -> None:
     for mode in ("keyword", "vector", "hybrid"):
         hits = filled.recall(QUERIES[name], mode=mode, limit=20)

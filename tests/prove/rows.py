@@ -71,6 +71,8 @@ class Row:
     durable: bool = True
     # Whether the cases of a full run may be shared between processes: those that measure no time.
     parallel: bool = False
+    # Whether the tests that other rows name whole are left to those rows.
+    rest: bool = False
 
     @property
     def figures(self) -> set[str]:
@@ -544,5 +546,15 @@ ROWS: list[Row] = [
         full={"REVERIE_PROPERTY_EXAMPLES": "5000"},
         quick={"REVERIE_PROPERTY_EXAMPLES": "30"},
         minutes=5,
+    ),
+    Row(
+        "R44",
+        "every case of every test that no other row runs",
+        (),
+        ("tests",),
+        minutes=40,
+        durable=False,
+        parallel=True,
+        rest=True,
     ),
 ]

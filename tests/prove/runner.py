@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tests.figures import combined
-from tests.prove.rows import Row
+from tests.prove.rows import ROWS, Row
 
 ROOT = Path(__file__).parents[2]
 SAVED = ROOT / ".prove"
@@ -23,6 +23,8 @@ Status = Literal["passed", "failed", "not run"]
 # A row that hangs ends as failed instead of keeping the others waiting.
 MAX_SECONDS = 4 * 3600
 KEPT_OUTPUT = 4_000
+# Tests wait for processes, servers and deadlines for part of their time.
+WORKERS_PER_CORE = 2
 # Files here are never written to a disk.
 MEMORY = Path("/dev/shm")
 
@@ -88,7 +90,10 @@ def command_of(row: Row, *, quick: bool) -> list[str]:
     options = ["-q", "-p", "tests.figures", "-p", "no:cacheprovider", "--tb=short"]
     options += [] if quick else ["-p", "tests.tiers", "--prove"]
     if row.parallel and not quick:
-        options += ["-n", str(os.cpu_count() or 1), "--dist", "worksteal"]
+        options += ["-n", str(WORKERS_PER_CORE * (os.cpu_count() or 1)), "--dist", "worksteal"]
+    if row.rest:
+        named = {test for other in ROWS if not (other.rest or other.only) for test in other.tests}
+        options += [f"--deselect={test}" for test in sorted(named)]
     selection = ["-k", row.only] if row.only else []
     return [sys.executable, "-m", "pytest", *options, *selection, *row.tests]
 

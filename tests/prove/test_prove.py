@@ -73,6 +73,16 @@ def test_parallel_row_adds_up_the_figures_of_its_processes(tmp_path: Path) -> No
     assert (result.passed, result.failed, result.skipped) == (1, 1, 1)
 
 
+def test_row_of_the_rest_leaves_out_what_other_rows_name() -> None:
+    command = runner.command_of(Row("R0", "x", (), ("tests",), rest=True), quick=False)
+    left = {option.removeprefix("--deselect=") for option in command if "--deselect" in option}
+    assert {"tests/contract", "tests/crash/test_power_loss.py"} <= left
+    whole = {test for row in ROWS if row.only and not row.rest for test in row.tests}
+    alone = {test for row in ROWS if not row.only and not row.rest for test in row.tests}
+    assert not left & (whole - alone), "a row that runs a part of a file leaves the rest of it"
+    assert "tests" not in left
+
+
 def test_only_rows_that_need_no_disk_have_their_files_in_memory(tmp_path: Path) -> None:
     run, usual = run_of(tmp_path), os.environ.get("TMPDIR")
     on_disk, in_memory = Row("R0", "x", ()), Row("R0", "x", (), durable=False)

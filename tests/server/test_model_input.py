@@ -181,6 +181,7 @@ def test_every_mcp_handler_is_covered_by_these_tests() -> None:
 
 
 @pytest.mark.parametrize("session", [None, "main"])
+@pytest.mark.sample(2)
 def test_every_mcp_tool_neutralises_markers(
     store_of_markers: PlantedStore, session: str | None
 ) -> None:
@@ -294,6 +295,7 @@ def test_every_handle_method_that_returns_text_is_listed() -> None:
 
 
 @pytest.mark.parametrize("method", TEXT_FOR_MODELS)
+@pytest.mark.sample(2)
 def test_text_returned_by_handles_neutralises_markers(
     store_of_markers: PlantedStore, method: str
 ) -> None:

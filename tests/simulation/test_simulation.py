@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import ENGINES, PROVE
+from tests.conftest import PROVE
 from tests.figures import SEED, figure
 from tests.servers import Server
 from tests.simulation.history import check, counted
@@ -23,7 +23,7 @@ STEPS, FAULTS = (40, 12) if PROVE else (8, 3)
 
 
 @pytest.mark.parametrize("number", range(SIMULATIONS))
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", [pytest.param("postgres", marks=pytest.mark.prove), "sqlite"])
 def test_simulation_keeps_every_acknowledged_write_once(
     request: pytest.FixtureRequest, tmp_path: Path, engine: str, number: int
 ) -> None:

@@ -98,6 +98,7 @@ def test_migration_to_another_engine_and_back_keeps_the_digest(fresh: dict[str, 
 
 @pytest.mark.parametrize(("one", "other"), WAYS[:2])
 @pytest.mark.parametrize("after", [1, 6, 11, 17, 30])
+@pytest.mark.sample(3)
 def test_interrupted_migration_continues(
     fresh: dict[str, Fresh],
     one: str,
@@ -132,6 +133,7 @@ def test_interrupted_migration_continues(
         assert answers(store) == wanted and store.verify().ok
 
 
+@pytest.mark.prove
 def test_killed_migration_continues(fresh: dict[str, Fresh], postgres: Server) -> None:
     source, target = fresh["sqlite"](), fresh["postgres"]()
     with opened(source) as store:

@@ -543,6 +543,7 @@ def test_later_summary_of_a_session_named_after_a_day_is_a_summary(tmp_path: Pat
         "summaries",
     ],
 )
+@pytest.mark.sample(4)
 def test_odd_names_survive_a_lost_cache_and_lost_names(tmp_path: Path, name: str) -> None:
     kept = Kept(tmp_path)
     try:

@@ -172,6 +172,7 @@ def test_hostile_front_matter_is_read_or_reported(kept: Kept) -> None:
 
 
 @pytest.mark.usefixtures("outside")
+@pytest.mark.prove
 def test_hostile_front_matter_of_a_known_memory_harms_no_other(kept: Kept) -> None:
     ids = [kept.ana.remember(f"memory {number}").id for number in range(len(FRONTS))]
     kept.sync()
@@ -216,6 +217,7 @@ LINKS = [
 
 @pytest.mark.parametrize("link", LINKS)
 @pytest.mark.parametrize("target", ["outside", "outside/secret.md", "nowhere", ".", "/"])
+@pytest.mark.sample(4)
 def test_planted_links_are_never_followed(
     kept: Kept, outside: dict[Path, bytes], link: str, target: str
 ) -> None:

@@ -370,6 +370,7 @@ def test_first_write_after_the_folder_disappeared_forgets_nothing(kept: Kept) ->
 
 
 @pytest.mark.parametrize("damage", ["delete", "rubbish", "middle", "empty"])
+@pytest.mark.sample(4)
 def test_lost_or_damaged_file_cache_is_rebuilt(kept: Kept, damage: str) -> None:
     for number in range(200):
         kept.ana.remember(f"fact {number} {'x' * 200}")

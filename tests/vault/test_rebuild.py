@@ -30,7 +30,7 @@ from tests.messages import user
 from tests.vault.full_store import asked, exported, live
 
 # All 500 with --prove.
-QUERIES = 500 if PROVE else 100
+QUERIES = 500 if PROVE else 40
 
 
 @pytest.fixture(autouse=True)
@@ -164,6 +164,7 @@ def lose(root: Path, chosen: Callable[[dict[str, Any]], bool], instead: bytes = 
 
 
 @pytest.mark.parametrize("cache", ["kept", "lost"])
+@pytest.mark.sample(2)
 def test_rebuild_from_the_vault_restores_the_whole_store(
     stores: Stores, tmp_path: Path, cache: str
 ) -> None:
@@ -231,6 +232,7 @@ def test_rebuilt_store_continues_the_vault(stores: Stores, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("turns", ["together", "apart"])
+@pytest.mark.sample(2)
 def test_rebuild_works_from_a_clone(stores: Stores, tmp_path: Path, turns: str) -> None:
     first = mirrored(stores, tmp_path / "vault", turns, memories=20)
     git(tmp_path, "clone", "-q", "vault", "clone")
@@ -540,6 +542,7 @@ def test_rebuild_keeps_times_and_forks_where_lost_events_are_imported(
 
 
 @pytest.mark.parametrize("at", [1, 4, 11])
+@pytest.mark.sample(3)
 def test_interrupted_rebuild_of_a_damaged_log_continues(
     stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:
@@ -653,6 +656,7 @@ def test_rebuild_prefers_the_redacted_copy_of_an_entry(stores: Stores, tmp_path:
 
 
 @pytest.mark.parametrize("left", ["the folder", "nothing"])
+@pytest.mark.sample(2)
 def test_rebuild_from_markdown_alone_restores_memories_and_events(
     stores: Stores, tmp_path: Path, left: str
 ) -> None:

@@ -43,6 +43,7 @@ def test_too_long_fact_is_reported_and_left(kept: Kept) -> None:
     assert note.content == "y" * 5000
 
 
+@pytest.mark.prove
 def test_file_of_ten_megabytes_is_stored_whole(kept: Kept) -> None:
     text = ("0123456789 " * (TEN_MB // 11 + 1))[:TEN_MB]
     kept.write("ana/notes/large.md", text)

@@ -96,6 +96,7 @@ with reverie.open(sys.argv[1], settings=reverie.Settings(), embedder="hashing") 
 """
 
 
+@pytest.mark.prove
 def test_concurrent_opens_of_an_empty_database_create_the_schema_once(fresh: Server) -> None:
     """Roles included: they are the whole server's, and nobody has made them yet."""
     address = fresh.database()
@@ -354,6 +355,7 @@ def make_older(connection: psycopg.Connection[Any], number: int) -> None:
 
 @pytest.mark.parametrize("rights", ["SUPERUSER", "", "NOINHERIT"])
 @pytest.mark.parametrize("number", range(1, schema.SCHEMA_VERSION))
+@pytest.mark.sample(3)
 def test_older_schema_is_upgraded(
     postgres: Server, number: int, rights: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -145,6 +145,7 @@ def test_row_security_policies_apply_to_partitions(postgres: Server, parted: str
     assert seen == [(space, 0)]
 
 
+@pytest.mark.prove
 def test_every_verb_works_on_partitions(postgres: Server, parted: str) -> None:
     with opened(postgres.database(template=parted), ids=SeededIds(99)) as store:
         space = store.space("new", user="zoe")
@@ -179,6 +180,7 @@ def test_every_verb_works_on_partitions(postgres: Server, parted: str) -> None:
         assert store.doctor()["problems"] == []
 
 
+@pytest.mark.prove
 def test_backup_restore_and_migration_work_on_partitions(
     postgres: Server, parted: str, tmp_path: Path
 ) -> None:
@@ -283,6 +285,7 @@ def test_partition_is_refused_while_others_have_the_store_open(
 
 
 @pytest.mark.parametrize("user", ["keeper", "postgres"])
+@pytest.mark.prove
 def test_partition_by_an_owner_without_superuser_loses_no_row(user: str) -> None:
     """Forced row-level security also applies to the owner of the tables, who partitions them."""
     with running() as server:
@@ -307,6 +310,7 @@ def test_partition_by_an_owner_without_superuser_loses_no_row(user: str) -> None
             assert store.verify().ok
 
 
+@pytest.mark.prove
 def test_failed_partition_leaves_the_store_unchanged(postgres: Server, filled: str) -> None:
     """The name of a late partition is taken by a transaction that is still open."""
     address = postgres.database(template=filled)

@@ -215,6 +215,7 @@ CALLS: dict[str, Callable[[Space], object]] = {
 
 
 @pytest.mark.parametrize("name", CALLS)
+@pytest.mark.prove
 def test_no_statement_scans_a_whole_table(
     handle: Space, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -241,6 +242,7 @@ def _led_by_space(node: Plan) -> bool:
 
 
 @pytest.mark.parametrize("name", [name for name in CALLS if name.startswith("recall")])
+@pytest.mark.sample(3)
 def test_row_security_policies_are_evaluated_once_per_query(
     handle: Space, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -440,6 +440,7 @@ def ids_of(store: Store) -> dict[Who, list[str]]:
 
 
 @pytest.mark.parametrize("who", OWNERS, ids=str)
+@pytest.mark.sample(3)
 def test_answers_do_not_change_when_sql_omits_the_space_condition(
     world: Store, who: Who, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -464,6 +465,7 @@ def test_answers_of_the_shared_owner_do_not_change_without_sql_conditions(
 
 
 @pytest.mark.parametrize("who", [who for who in OWNERS if who[1]], ids=str)
+@pytest.mark.sample(3)
 def test_user_sees_nobody_else_without_sql_conditions(
     world: Store, who: Who, monkeypatch: pytest.MonkeyPatch
 ) -> None:

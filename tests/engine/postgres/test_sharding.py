@@ -173,6 +173,7 @@ def on_parts(
 Look = Callable[[Callable[[Store], None]], set[str]]
 
 
+@pytest.mark.prove
 def test_statement_without_its_space_is_detected(
     postgres: Server, parted: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -190,6 +191,7 @@ def test_statement_without_its_space_is_detected(
 
 
 @pytest.mark.parametrize("user", [None, "kim"])
+@pytest.mark.sample(2)
 def test_recall_reads_one_partition_of_each_table(on_parts: Look, user: str | None) -> None:
     def recall(store: Store) -> None:
         space = store.space("dee", user=user)
@@ -306,6 +308,7 @@ def like_citus() -> Iterator[Server]:
 
 
 @pytest.mark.parametrize("full", [False, True])
+@pytest.mark.sample(2)
 def test_distribute_statements_run_against_citus_stand_ins(like_citus: Server, full: bool) -> None:
     """Citus cannot be installed from a package registry. Functions of its names stand in for it:
     they note their calls and hold to the order it documents, and move no row."""

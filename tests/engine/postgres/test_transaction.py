@@ -126,6 +126,7 @@ with reverie.open(sys.argv[1], settings=reverie.Settings(), embedder="hashing") 
 """
 
 
+@pytest.mark.prove
 def test_writes_with_one_key_from_many_processes_make_one_memory(
     address: str, opened: Callable[..., Store]
 ) -> None:

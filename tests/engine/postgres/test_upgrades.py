@@ -34,7 +34,7 @@ from tests.upgrades import add_step
 
 OLD = schema.SCHEMA_VERSION - 1
 # Of the statements of an upgrade, each is the last one once; else one in so many.
-EVERY = 1 if PROVE else 40
+EVERY = 1 if PROVE else 120
 
 # A server of the earlier version: it opens the store, then writes when it is told to.
 SERVER = """

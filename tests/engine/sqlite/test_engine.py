@@ -936,6 +936,7 @@ def test_store_without_seals_is_sealed_when_opened(
 
 
 @pytest.mark.parametrize("at", range(1, 14, 3))
+@pytest.mark.sample(3)
 def test_killed_sealing_is_rolled_back_and_repeated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from reverie.engine import vector_math
 from reverie.engine.sqlite.vectors import MAPPED_BYTES, OwnerVectors
-from tests.conftest import Stores
+from tests.conftest import PROVE, Stores
 
 WORDS = ("zebra", "horse", "river", "amber", "violin", "carpet", "lemon", "winter")
 
@@ -24,7 +24,7 @@ def test_cached_reader_finds_the_same_vectors_as_a_fresh_one(
     choose = random.Random(seed)
     space = stores.open().space("ana")
     ids: list[str] = []
-    for _ in range(60):
+    for _ in range(60 if PROVE else 20):
         content = " ".join(choose.choices(WORDS, k=5))
         what = choose.random()
         if what < 0.6 or not ids:

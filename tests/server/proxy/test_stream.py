@@ -101,6 +101,7 @@ def test_stream_with_finish_reason_in_every_chunk_can_be_interrupted(proxy: Prox
 
 
 @pytest.mark.parametrize("batch", range(5))
+@pytest.mark.sample(3)
 def test_stream_of_an_upstream_that_dies_is_stored_as_interrupted(proxy: Proxy, batch: int) -> None:
     """Behind each of the first fifty pieces."""
     pieces = stream_of(WORDS)
@@ -124,6 +125,7 @@ def test_stream_of_an_upstream_that_dies_is_stored_as_interrupted(proxy: Proxy, 
 
 
 @pytest.mark.parametrize("batch", range(5))
+@pytest.mark.sample(3)
 def test_stream_of_a_client_that_disconnects_is_stored_as_interrupted(
     proxy: Proxy, batch: int
 ) -> None:

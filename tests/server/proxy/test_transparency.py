@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import pytest
 
 from reverie.testing import completion
 from tests.conftest import PROVE
@@ -129,6 +130,7 @@ def test_recorded_request_and_response_pairs_pass_unchanged(proxy: Proxy) -> Non
     figure("bytes changed", differing)
 
 
+@pytest.mark.prove
 def test_latency_of_the_proxy_is_reported(tmp_path: Path) -> None:
     """A server in a process of its own, chats in turn with it and with the upstream itself.
 

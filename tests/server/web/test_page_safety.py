@@ -115,6 +115,7 @@ def test_csp_violation_is_detected_by_these_tests(browser: Browser, running: Run
 
 
 @pytest.mark.parametrize("width", [360, 768, 1280])
+@pytest.mark.sample(3)
 def test_no_view_scrolls_horizontally(
     browser: Browser, page_server: tuple[Running, Story], width: int
 ) -> None:
@@ -181,6 +182,7 @@ def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.sample(2)
 def test_page_passes_accessibility_checks(
     browser: Browser, page_server: tuple[Running, Story], axe: str, scheme: Any
 ) -> None:
@@ -222,6 +224,7 @@ def _barriers(seen: Window, axe: str, where: str) -> list[str]:
     ]
 
 
+@pytest.mark.prove
 def test_ten_thousand_memories_are_loaded_in_pages(browser: Browser, running: Running) -> None:
     from playwright.sync_api import expect
 

@@ -58,6 +58,7 @@ def test_undo_of_a_memory_changed_since_is_refused(
 
 
 @pytest.mark.parametrize(("width", "most"), [(360, 1), (800, 2), (1280, 2)])
+@pytest.mark.sample(3)
 def test_toasts_are_few_and_cover_no_content(
     opened: Open, page_server: tuple[Running, Story], width: int, most: int
 ) -> None:

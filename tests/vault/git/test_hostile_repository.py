@@ -221,6 +221,7 @@ def test_git_filters_and_drivers_are_not_run(attributes: str, place: Place) -> N
 @pytest.mark.parametrize(
     ("name", "value"), some([*SETTINGS, *ASTRAY]), ids=lambda value: value[:40]
 )
+@pytest.mark.sample(3)
 def test_git_setting_that_names_a_program_is_not_obeyed(
     name: str, value: str, place: Place
 ) -> None:

@@ -62,6 +62,7 @@ def test_many_packs_become_one_with_every_object(root: Path, repo: Repository) -
     by_hand(root, "fsck", "--strict")
 
 
+@pytest.mark.prove
 def test_many_loose_objects_are_packed(root: Path) -> None:
     repo, number, folder = made(root), 0, root / ".git" / "objects" / "17"
     lines = "".join(f"blob\ndata {len(str(n))}\n{n}\n" for n in range(9000)).encode()

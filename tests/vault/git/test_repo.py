@@ -175,6 +175,7 @@ def test_git_program_inside_the_vault_is_not_used(
 
 
 @pytest.mark.parametrize("name", ODD_NAMES)
+@pytest.mark.sample(4)
 def test_commit_accepts_any_file_name(name: str, root: Path, repo: Repository) -> None:
     write(root, name, "one")
     write(root, "other.md")
@@ -865,7 +866,7 @@ def children(pid: int) -> list[int]:
 def test_commit_works_after_a_kill_at_any_point(whom: str, root: Path, repo: Repository) -> None:
     chance = random.Random(f"kill {whom}")
     made_before = 0
-    for number in range(12 if PROVE else 5):
+    for number in range(12 if PROVE else 3):
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.vault.committer", str(root), str(number * 1000)],
             stdout=subprocess.PIPE,

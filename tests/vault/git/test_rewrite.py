@@ -463,6 +463,7 @@ def test_rewrite_of_an_empty_repository_does_nothing(root: Path) -> None:
     assert erase(repo) == RewriteReport(0, 0, 0, 0)
 
 
+@pytest.mark.prove
 def test_rewrite_handles_thousands_of_commits(root: Path, repo: Repository) -> None:
     stream = []
     for number in range(2000):
@@ -587,7 +588,7 @@ def test_killed_rewrite_can_be_repeated(root: Path, repo: Repository) -> None:
         "from reverie.vault.git.repo import Repository\n"
         "repo = Repository.at(Path(sys.argv[1])); print('go', flush=True); erase(repo)"
     )
-    for _ in range(8 if PROVE else 4):
+    for _ in range(8 if PROVE else 2):
         with subprocess.Popen(
             [sys.executable, "-c", code, str(root)], stdout=subprocess.PIPE, start_new_session=True
         ) as process:
