@@ -29,7 +29,7 @@ from tests.server.web.browser import (
 from tests.server.web.page_data import CHAT, SPACE, Story
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Route
 
 
 def has_title(seen: Window, title: str) -> None:
@@ -198,6 +198,29 @@ def test_edit_can_be_undone(opened: Open, page_server: tuple[Running, Story]) ->
     seen.press("u")
     shows(seen.page.locator(".content"), "9:30")
     assert running.store.space(SPACE).get(story.dentist).version == 3
+
+
+def test_editor_opened_during_a_refresh_stays_open(
+    opened: Open, page_server: tuple[Running, Story]
+) -> None:
+    """The page reads a memory again when it changed; its answer may come while somebody writes."""
+    running, story = page_server
+    seen = opened(f"#/memories/{story.dentist}")
+    shows(seen.page.get_by_role("button", name="Edit"))
+    held: list[Route] = []
+    with seen.page.expect_request(re.compile(f"/api/memory/{story.dentist}")):
+        seen.page.route(
+            re.compile(f"/api/memory/{story.dentist}"), lambda route: held.append(route)
+        )
+        running.store.space(SPACE).revise(story.dentist, "Dentist in May")
+    seen.page.get_by_role("button", name="Edit").click()
+    field = seen.page.get_by_label("What is known")
+    field.fill("Dentist in June")
+    for route in held:
+        with seen.page.expect_response(route.request.url):
+            route.continue_()
+    seen.page.wait_for_timeout(100)
+    assert field.input_value() == "Dentist in June"
 
 
 def test_edit_conflict_shows_both_versions(

@@ -31,9 +31,12 @@ export async function openMemory(pane, id, close) {
   }
   if (route.read().id !== id) return;
   draw(pane, memory, close);
+  // What somebody is writing is not taken from under their hands; saving will tell.
+  const idle = () => !pane.cancel && route.read().id === id;
   pane.refresh = async () => {
-    // What somebody is writing is not taken from under their hands; saving will tell.
-    if (!pane.cancel && route.read().id === id) draw(pane, await read(), close, true);
+    const now = idle() ? await read() : null;
+    // An editor may have been opened while the answer was awaited.
+    if (now && idle()) draw(pane, now, close, true);
   };
   const { next } = pane;
   pane.next = null;
