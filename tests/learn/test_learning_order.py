@@ -113,6 +113,20 @@ def test_rules_learn_the_same_memories_in_any_order_of_turns(
     assert len(set(expected)) == len(expected)
 
 
+@pytest.mark.parametrize("learned_last", range(3))
+def test_value_that_a_later_turn_ends_takes_the_earlier_one_along(
+    rules: Store, space: Space, clock: FakeClock, learned_last: int
+) -> None:
+    """Somebody who moved from Oslo to Bergen, and left Bergen, does not live in Oslo again."""
+    texts = ["I live in Oslo.", "I moved to Bergen.", "I no longer live in Bergen."]
+    say(space, [("chat", text) for text in texts])
+    late = sorted(job.id for job in rules.jobs())[learned_last]
+    due = clock.at + SECOND
+    tamper(rules, "UPDATE jobs SET attempts = 1, due_at = ? WHERE job = ?", due, late)
+    run_all(rules, clock)
+    assert contents(space) == []
+
+
 @PROPERTY
 @given(turns=TURNS, failures=st.lists(st.integers(0, 4), min_size=6, max_size=6))
 def test_rules_learn_the_same_memories_whatever_attempts_fail(

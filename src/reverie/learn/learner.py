@@ -7,7 +7,7 @@ turn stays, and the job is retried until it is parked where people can see it.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -123,13 +123,18 @@ def _learn_by_rules(runtime: Runtime, claim: Claim, turn: UserTurn) -> None:
             tx.enter(claim.owner)
             seen = log.last_position(tx, claim.owner)
             later = overtaken.list_later_turns(tx, claim, turn.position)
-            valid = overtaken.without_outdated(statements, _later_statements(tx, claim, later))
-            planned = plan_by_rules(tx, claim.owner, valid, turn.position, runtime.clock.now())
-        if not later.complete:
+            valid = overtaken.still_valid(statements, _later_statements(tx, claim, later))
+            now = runtime.clock.now()
+            planned = plan_by_rules(tx, claim.owner, valid.statements, turn.position, now)
+            ends = _plan_ends(tx, claim.owner, valid.ended, turn.position, now)
+        if later.complete:
+            planned += ends
+        else:
             planned = [replace(each, doubt=changes.SAID_SINCE) for each in planned]
         planned += _doubtful_changes(runtime, turn)
-        retracted = frozenset(overtaken.statement_slot(each) for each in valid if each.retracts)
-        plan = Plan(planned, seen, later, "agent", RULES_SOURCE, retracted)
+        retracted = (overtaken.statement_slot(each) for each in valid.statements if each.retracts)
+        slots = valid.ended.union(retracted)
+        plan = Plan(planned, seen, later, "agent", RULES_SOURCE, slots)
         if _try_apply(runtime, claim, turn, plan):
             return
     raise StalePlan("memories kept changing while a turn was learned from")
@@ -202,6 +207,7 @@ def plan_by_rules(
         if not statement.retracts:
             if not found.taught_later:
                 planned[slot] = _replacement(statement, known)
+                planned.update((end.id, _removal(end)) for end in found.ends)
         elif before is not None and before.event == "ADD":
             if overtaken.mentions(before.content, statement):
                 del planned[slot]
@@ -212,8 +218,24 @@ def plan_by_rules(
         elif nfkc_casefold(known.content) != nfkc_casefold(
             statement.content
         ) and overtaken.mentions(before.content if before else known.content, statement):
-            planned[slot] = PlannedChange("DELETE", "", target=known, reason=RETRACTED_REASON)
+            planned[slot] = _removal(known)
     return list(planned.values())
+
+
+def _plan_ends(
+    tx: Transaction, owner: Owner, ended: Iterable[Slot], position: int, now: int
+) -> list[PlannedChange]:
+    """Plan to forget what a turn at this position replaced, where later turns end what it said."""
+    found = (overtaken.find_known(tx, owner, slot, position, now) for slot in sorted(ended))
+    return [
+        _removal(known.memory)
+        for known in found
+        if known.memory is not None and not known.taught_later
+    ]
+
+
+def _removal(memory: Memory) -> PlannedChange:
+    return PlannedChange("DELETE", "", target=memory, reason=RETRACTED_REASON)
 
 
 def _addition(statement: rules.Statement) -> PlannedChange:

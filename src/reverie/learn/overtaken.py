@@ -105,25 +105,69 @@ def mentions(content: str, retraction: Statement) -> bool:
     return bool(value) and value in nfkc_casefold(content)
 
 
-def without_outdated(
-    statements: Iterable[Statement], later: Sequence[Statement]
-) -> list[Statement]:
-    """Leave out the statements that later ones replace, retract or say more fully."""
-    return [each for each in statements if not _is_outdated(each, later)]
+class StillValid(NamedTuple):
+    """What later turns leave of a turn.
+
+    ``statements`` still hold. ``ended`` are the slots that later turns end: the turn replaced
+    the value that such a slot had before, so that value no longer holds either.
+    """
+
+    statements: list[Statement]
+    ended: frozenset[Slot] = frozenset()
 
 
-def _is_outdated(statement: Statement, later: Sequence[Statement]) -> bool:
-    slot = statement_slot(statement)
-    if slot is None or statement.retracts:
-        return False
-    about = [each for each in later if statement_slot(each) == slot]
-    return any(
-        mentions(statement.content, each)
-        if each.retracts
-        else (each.single_valued and statement.single_valued)
-        or is_part_of(statement.content, each.content)
-        for each in about
+def still_valid(statements: Sequence[Statement], later: Sequence[Statement]) -> StillValid:
+    """Leave out what later statements replace, retract, say again or say more fully."""
+    values = {
+        slot: each
+        for each in statements
+        if each.single_valued and not each.retracts
+        if (slot := statement_slot(each)) is not None
+    }
+    ended = frozenset(
+        slot
+        for slot, value in values.items()
+        if _is_retracted(value, later) and not _is_replaced(value, later)
     )
+    return StillValid(
+        [
+            each
+            for each in statements
+            if not (_is_retracted(each, later) or _is_replaced(each, later))
+            if not _is_restated(each, later)
+            if statement_slot(each) not in ended or not (each.single_valued or each.retracts)
+        ],
+        ended,
+    )
+
+
+def _is_retracted(statement: Statement, later: Sequence[Statement]) -> bool:
+    return not statement.retracts and any(
+        mentions(statement.content, each) for each in _about_same(statement, later) if each.retracts
+    )
+
+
+def _is_restated(statement: Statement, later: Sequence[Statement]) -> bool:
+    """Whether a later statement says again what this one retracts."""
+    return statement.retracts and any(
+        mentions(each.content, statement)
+        for each in _about_same(statement, later)
+        if not each.retracts
+    )
+
+
+def _is_replaced(statement: Statement, later: Sequence[Statement]) -> bool:
+    return not statement.retracts and any(
+        (each.single_valued and statement.single_valued)
+        or is_part_of(statement.content, each.content)
+        for each in _about_same(statement, later)
+        if not each.retracts
+    )
+
+
+def _about_same(statement: Statement, later: Sequence[Statement]) -> list[Statement]:
+    slot = statement_slot(statement)
+    return [] if slot is None else [each for each in later if statement_slot(each) == slot]
 
 
 def is_part_of(content: str, other: str) -> bool:
@@ -151,10 +195,15 @@ def taught_position(tx: Transaction, owner: Owner, entry: LogEntry) -> int | Non
 
 class KnownOfSubject(NamedTuple):
     """What is known of a subject: the newest memory taught before a turn, and whether one was
-    taught after it."""
+    taught after it.
+
+    A value is preferred to an end ("no longer …"); ``ends`` are the ends beside it, which a new
+    value replaces as well.
+    """
 
     memory: Memory | None
     taught_later: bool
+    ends: tuple[Memory, ...] = ()
 
 
 def find_known(
@@ -163,9 +212,10 @@ def find_known(
     """Find the living memory of a slot that a turn at this position changes."""
     known = [each for each in _list_taught(tx, owner, slot, now) if slot.holds(each[1])]
     earlier = [each for each in known if each[0] <= position]
-    newest = max(earlier, key=lambda each: each[0])[1] if earlier else None
+    newest = max(earlier, key=lambda each: (not _is_end(each[1]), each[0]), default=(0, None))[1]
     taught_later = any(taught > position and not _is_end(memory) for taught, memory in known)
-    return KnownOfSubject(newest, taught_later)
+    ends = (memory for _, memory in earlier if _is_end(memory) and memory is not newest)
+    return KnownOfSubject(newest, taught_later, tuple(ends))
 
 
 def _is_end(memory: Memory) -> bool:
