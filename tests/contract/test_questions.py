@@ -124,3 +124,20 @@ def test_same_text_of_user_and_assistant_is_two_hits(space: Space) -> None:
     session.append(user("The spare key is with Olsen."))
     session.append(reply("The spare key is with Olsen."))
     assert len(space.recall("spare key")) == 2
+
+
+@pytest.mark.parametrize("embedder", EMBEDDERS)
+def test_definition_comes_first_for_a_question_what_something_is(
+    stores: Stores, embedder: str
+) -> None:
+    space = stores.open(embedder=embedder).space("ana")
+    space.remember("Kestrel is our billing service, written in Go and run by the payments team")
+    for text in ("Kestrel is late", "Kestrel again", "Kestrel deploys", "Ask Ana about Kestrel"):
+        space.remember(text)
+    hits = space.recall("What is Kestrel?", limit=3, explain=True)
+    assert hits[0].text.startswith("Kestrel is our billing service")
+    assert hits[0].parts["definition"] == hits[0].score
+    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+    assert space.recall("What is Kestrel?", limit=3, as_of=space.position())[0].id == hits[0].id
+    others = space.recall("When does Kestrel deploy?", limit=3, explain=True)
+    assert all("definition" not in hit.parts for hit in others)

@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from reverie.dates import to_ms
-from reverie.recall.query_hints import Period, QueryHints, parse_query
+from reverie.recall.query_hints import Definition, Period, QueryHints, parse_query
 from reverie.text.analyzer import MAX_QUERY_CHARS, query_terms
 from tests.tables import cases_in_one_test
 
@@ -398,3 +398,65 @@ def test_period_overlaps_what_held_in_it(
     assert period is not None
     times = [None if at is None else to_ms(at, "at") for at in (start, end)]
     assert period.overlaps(times[0], times[1], 0) is expected
+
+
+@pytest.mark.parametrize(
+    ("query", "name", "definite"),
+    [
+        ("What is Kestrel?", "kestrel", False),
+        ("what's a kestrel", "kestrel", False),
+        ("Who is Bob Miller?", "bob miller", False),
+        ("what does SLA mean?", "sla", False),
+        ("What does SLA stand for?", "sla", False),
+        ("what’s my name?", "name", True),
+        ("what is the wifi password?", "wifi password", True),
+        ("Was ist Kestrel?", "kestrel", False),
+        ("¿Qué es Kestrel?", "kestrel", False),
+    ],
+)
+def test_query_that_asks_for_a_definition_names_the_thing(
+    query: str, name: str, definite: bool
+) -> None:
+    assert parse_query(query).definition == Definition(name, definite)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "",
+        "Kestrel",
+        "What is it?",
+        "who are you?",
+        "what is this about",
+        "when is Kestrel deployed?",
+        "what is the name of the place where we had dinner in May?",
+        "what is Kestrel, and who runs it?",
+    ],
+)
+def test_other_queries_ask_for_no_definition(query: str) -> None:
+    assert parse_query(query).definition is None
+
+
+@pytest.mark.parametrize(
+    ("name", "definite", "text", "says"),
+    [
+        ("kestrel", False, "Kestrel is our billing service", True),
+        ("kestrel", False, "We decided: Kestrel is the new cache.", True),
+        ("kestrel", False, "Kestrel (the new one), is a service", True),
+        ("kestrel", False, "Kestrel: billing, in Go", True),
+        ("kestrel", False, "Ask Ana, Kestrel is late", False),
+        ("kestrel", False, "Kestrel is late again", False),
+        ("kestrel", False, "I deployed Kestrel", False),
+        ("kestrel", False, "Kestrels are the birds here", False),
+        ("kestrel", False, "Kestrel deploys on Fridays. Kestrel is a billing service", True),
+        ("sla", False, "SLA stands for service level agreement", True),
+        ("bob miller", False, "Bob Miller is my brother", True),
+        ("name", True, "The user's name is Alice", True),
+        ("name", True, "He asked for a name tag", False),
+        ("wifi password", True, "The wifi password is hunter2", True),
+    ],
+)
+def test_definition_is_found_in_the_text_that_says_what_a_thing_is(
+    name: str, definite: bool, text: str, says: bool
+) -> None:
+    assert Definition(name, definite).is_in(text) is says

@@ -18,6 +18,7 @@ from reverie.recall import near_duplicates
 from reverie.recall import ranking as recall_ranking
 from reverie.recall.calibration import Evidence
 from reverie.recall.query import Query
+from reverie.recall.query_hints import Definition
 from reverie.recall.views import View
 from reverie.text.messages import speaker_of
 
@@ -108,12 +109,18 @@ def select_hits(
     now: int,
     owners: int,
     rerank_scores: RerankScores | None,
+    definition: Definition | None = None,
 ) -> tuple[list[LoadedCandidate], bool]:
-    """The candidates that become hits, and whether more candidates could not change them."""
+    """The candidates that become hits, and whether more candidates could not change them.
+
+    ``definition`` is what the query asks to be explained: a text that does so comes first.
+    """
     ranking, limit, floor = query.ranking, query.limit, query.min_score
     loaded = _load_candidates(scored, limit)
     if ranking.collapse:
         loaded = _collapse_duplicates(loaded)
+    if definition is not None:
+        loaded = _definitions_first(loaded, definition, limit)
     threshold = ranking.score_threshold
     if rerank_scores or ranking.spread or ranking.recency_weight or ranking.mmr_lambda is not None:
         # These compare candidates with each other, so a fixed number of them is read first.
@@ -135,6 +142,18 @@ def select_hits(
         # As many again are read only to find the duplicates of the chosen ones among them.
         deque(islice(loaded, limit), maxlen=0)
     return chosen, lowest is not None or len(chosen) == limit
+
+
+def _definitions_first(
+    loaded: Iterator[LoadedCandidate], definition: Definition, limit: int
+) -> Iterator[LoadedCandidate]:
+    """Put the definitions among the best candidates first, with the score of the best one."""
+    best = list(islice(loaded, 2 * limit))
+    for read in best:
+        if definition.is_in(read.text):
+            read.set_score("definition", best[0].score)
+    yield from sorted(best, key=lambda read: "definition" not in read.parts)
+    yield from loaded
 
 
 def _load_candidates(

@@ -1,4 +1,4 @@
-"""Hints in a query besides its terms: the speaker and the period that it names explicitly."""
+"""Hints in a query besides its terms: the speaker, the period and the thing that it names."""
 
 from __future__ import annotations
 
@@ -51,6 +51,26 @@ _ABOUT_QUESTIONS = re.compile(
     r"gevraagd|вопрос\w*|спрашивал\w*)\b|問|质问|質問|问题|問題",
     re.IGNORECASE,
 )
+# "What is X?" asks for the text that says what X is, among all that name X.
+_ASKS_DEFINITION = re.compile(
+    r"\W*(?:(?:what|who)(?:'s| is| are| was| were)|what does|was ist|wer ist|qu'est-ce que|qui est|"
+    r"qué es|quién es|o que é|quem é) (?P<article>(?:my|our|the|mein|meine|mon|ma|mi|meu|minha) )?"
+    r"(?:an? |eine? |une? |una? |uma? )?(?P<name>\w[^?!,;:\n]{0,60}?)(?: mean| stand for)?[?!. ]*$",
+    re.IGNORECASE,
+)
+MAX_DEFINED_WORDS = 4
+_NOT_DEFINED = {"it", "this", "that", "these", "those", "he", "she", "they", "you", "i", "up"}
+# What stands before the name of a thing where a text says what it is, and what stands after it.
+_BEFORE_NAME = re.compile(r"(?:^|[.!?:;\n(\"]|\b(?:an?|the|our|my|user's|that|and)) ?$")
+_AFTER_NAME = re.compile(
+    r"(?: ?\([^()]{0,40}\))?,? ?(?P<verb>[:=–—]|(?:is|are|was|were|ist|sind|war|est|es|é)\b|"
+    r"(?:means?|stands? for|refers? to|is short for|bedeutet|significa)\b)"
+)
+_SAYS_WHAT = re.compile(
+    r" ?(?:an?|the|one|our|my|your|his|her|their|its|user's|short for|called|eine?|der|die|das|"
+    r"une?|l[ae]|el|una?|o|uma?)\b"
+)
+_COPULAS = {"is", "are", "was", "were", "ist", "sind", "war", "est", "es", "é"}
 _WORD = re.compile(r"[^\W\d_]+(?:['\u2019][^\W\d_]+)?")
 
 _MONTHS = (
@@ -140,6 +160,31 @@ class Period(NamedTuple):
         )
 
 
+class Definition(NamedTuple):
+    """The thing that a query asks to be explained: "Kestrel" in "what is Kestrel?".
+
+    ``definite``: it is one of somebody's ("my name", "the code"), of which any value says what it
+    is. Else "Kestrel is late" does not, and "Kestrel is our billing service" does.
+    """
+
+    name: str
+    definite: bool
+
+    def is_in(self, text: str) -> bool:
+        """Whether a text says what the thing is."""
+        lowered = text.lower().replace("\u2019", "'")
+        start = lowered.find(self.name)
+        while start >= 0:
+            end = start + len(self.name)
+            after = _AFTER_NAME.match(lowered, end)
+            if after is not None and _BEFORE_NAME.search(lowered, max(start - 12, 0), start):
+                says = self.definite or after["verb"] not in _COPULAS
+                if says or _SAYS_WHAT.match(lowered, after.end()):
+                    return True
+            start = lowered.find(self.name, end)
+        return False
+
+
 class QueryHints(NamedTuple):
     """The parsed query. ``terms`` maps each term to a word of the query that it comes from."""
 
@@ -148,6 +193,7 @@ class QueryHints(NamedTuple):
     about_assistant: bool
     about_questions: bool
     period: Period | None
+    definition: Definition | None
 
     def wants(self, act: int) -> bool:
         """Whether an event that does this may be a hit: fillers never, questions if asked for."""
@@ -181,7 +227,18 @@ def parse_query(query: str) -> QueryHints:
         second,
         bool(_ABOUT_QUESTIONS.search(text)),
         _parse_period(text),
+        _parse_definition(text),
     )
+
+
+def _parse_definition(text: str) -> Definition | None:
+    asked = _ASKS_DEFINITION.match(text.replace("\u2019", "'"))
+    if asked is None:
+        return None
+    words = asked["name"].lower().split()
+    if len(words) > MAX_DEFINED_WORDS or words[0] in _NOT_DEFINED:
+        return None
+    return Definition(" ".join(words), asked["article"] is not None)
 
 
 def _parse_period(text: str) -> Period | None:

@@ -152,10 +152,12 @@ def _recall(
             for passages in lists
         )
         scored = _drop_excluded(query, _score_candidates(query, hints, lists))
+        definition = None
         if ranking.fusion == "evidence":
             scored = _calibrate(scored, traits, rarity, query.explain)
+            definition = hints.definition
         selected, enough = hits.select_hits(
-            scored, query, runtime.clock.now(), len(views), rerank_scores
+            scored, query, runtime.clock.now(), len(views), rerank_scores, definition
         )
         if enough or not truncated or candidate_limit >= MAX_CANDIDATES:
             break
