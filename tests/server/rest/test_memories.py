@@ -478,6 +478,8 @@ def test_openapi_description_is_served(running: Running) -> None:
     with running.client("") as client:
         described = client.get("/openapi.json").json()
         assert "/api/memory/{id}" in described["paths"]
+        # 200: the same text was remembered already.
+        assert {"200", "201"} <= described["paths"]["/api/memory/"]["post"]["responses"].keys()
         assert client.get("/docs").status_code == 200
         assert "SwaggerUIBundle" in client.get("/docs/swagger-ui-bundle.js").text
         problem(client.get("/docs/..%2f..%2fetc"), 404)

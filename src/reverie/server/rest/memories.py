@@ -71,7 +71,13 @@ async def memories(
     return Json({"memories": found[:limit], "total": total, "next": more, "position": position})
 
 
-@router.post("/memory/", tags=["Memories"], status_code=201, response_model=schemas.Remembered)
+@router.post(
+    "/memory/",
+    tags=["Memories"],
+    status_code=201,
+    response_model=schemas.Remembered,
+    responses={200: {"model": schemas.Remembered}},
+)
 @router.post("/memory", include_in_schema=False, status_code=201)
 async def remember(
     access: WriteAccess, body: schemas.NewMemory, key: IdempotencyKey = None
