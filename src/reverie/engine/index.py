@@ -29,6 +29,8 @@ from reverie.text.speech_acts import ACTS_VERSION
 
 # More terms than this do not tell two texts apart any better.
 MAX_ASKED = 50
+# How many memories with one text are compared with another one of that text.
+MAX_OF_CONTENT = 1_000
 # The rules that the index was made with: an index of other rules is rebuilt.
 INDEX_VERSION = (
     f"{ANALYZER_IDENTITY}, passages {PASSAGE_CHARS}/{OVERLAP_CHARS}/{MAX_COUNTED}, "
@@ -550,7 +552,7 @@ def find_by_content(tx: Transaction, owner: Owner, content: str, now: int) -> li
         tx,
         owner,
         "content_hash = ? AND forgotten_at IS NULL AND (expires_at IS NULL OR expires_at > ?) "
-        f"ORDER BY born DESC LIMIT {MAX_ASKED}",
+        f"ORDER BY born DESC LIMIT {MAX_OF_CONTENT}",
         *(content_hash(content), now),
     )
 

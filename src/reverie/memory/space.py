@@ -52,6 +52,7 @@ from reverie.protocols import Owner, Transaction
 from reverie.recall import as_of as recall_as_of
 from reverie.recall.as_of import VisibleSessions
 from reverie.recall.query import Query, redact_query
+from reverie.text.metadata import to_canonical
 from reverie.text.normalize import require_name
 from reverie.text.tags import clean_tags
 from reverie.transfer import export as transfer_export
@@ -236,7 +237,7 @@ class Space:
             metadata=metadata,
             private=private,
         )
-        named = ("private",) if private else ()
+        named = ("private", self._author.scope.session) if private else ()
         stamp = self._stamp(key, "remember", *_request_of(draft), *named, origin=draft.origin)
         with self.writer() as w:
             return memories.remember(
@@ -294,7 +295,7 @@ class Space:
             "valid_to": valid_to,
         }
         made = memories.prepare_revision(self._runtime, content, given, lambda: self.get(id))
-        stamp = self._stamp(key, "revise", id, made.changes, reason=reason)
+        stamp = self._stamp(key, "revise", id, _request_of_changes(made.changes), reason=reason)
         alter = made.alter(self._author.trust, expected_version)
         checked = _check_id(id)
         with self.writer() as w:
@@ -757,8 +758,17 @@ class Space:
 def _request_of(draft: Draft) -> tuple[object, ...]:
     """Return what tells the request of this draft from others with the same key."""
     asked = (draft.text.content, *(getattr(draft, name) for name in _DRAFT_FIELDS))
-    later = ((name, getattr(draft, name)) for name in _LATER_DRAFT_FIELDS)
-    return (*asked, *((name, value) for name, value in later if value not in (None, {})))
+    later = {name: getattr(draft, name) for name in _LATER_DRAFT_FIELDS}
+    # The keys of an object have no order.
+    later["metadata"] = to_canonical(draft.metadata) if draft.metadata else None
+    return (*asked, *((name, value) for name, value in later.items() if value is not None))
+
+
+def _request_of_changes(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what tells the request of a revision from others with the same key."""
+    if not changes.get("metadata"):
+        return dict(changes)
+    return {**changes, "metadata": to_canonical(changes["metadata"])}
 
 
 _SORT_KEYS: Mapping[Order, Callable[[tuple[int, Memory]], Any]] = {

@@ -31,6 +31,7 @@ from reverie.prompt.escape import escape_line, escape_name, subject_prefix
 from reverie.prompt.session_summary import render_summary
 from reverie.prompt.validity import newest_first, validity_note
 from reverie.protocols import Owner, Transaction
+from reverie.recall.hits import comparable_groups, duplicate_groups
 from reverie.recall.near_duplicates import DEFAULT_SHARE, NearDuplicateIndex
 from reverie.text.messages import (
     role_of,
@@ -436,15 +437,17 @@ def render_hits(
     lines, used = dict[str, Hit](), count(RECALLED_HEADING) + SEPARATOR_TOKENS
     shown = NearDuplicateIndex(DEFAULT_SHARE)
     for hit in newest_first(hits, lambda hit: hit.memory):
-        if shown.find(hit.text) is not None:
-            shown.add(hit.text)
+        item = hit.event or hit.memory
+        assert item is not None
+        if shown.find(hit.text, comparable_groups(item)) is not None:
+            shown.add(hit.text, duplicate_groups(item))
             continue
         line = _render_hit(hit)
         size = count(line)
         if used + size > budget:
             continue
         lines[line] = hit
-        shown.add(hit.text)
+        shown.add(hit.text, duplicate_groups(item))
         used += size
     if not lines:
         return "", 0, []

@@ -186,18 +186,22 @@ def _states_at(
 def version_valid_at(versions: Sequence[log.LogEntry], at: int) -> log.LogEntry | None:
     """The version of a memory that held at a time, of all its versions, the oldest first.
 
-    A version holds from its ``valid_from`` until its ``valid_to``, or until a later one holds. One
-    that does not say from when holds from when its text was written; the first one always did.
+    A text holds from its ``valid_from`` until its ``valid_to``, or until a later one holds. One
+    that does not say from when holds from when it was written; the first one always did. Of the
+    versions with one text the last is believed: it corrects what the others said of the time.
     """
-    starts: list[int | None] = []
-    for number, entry in enumerate(versions):
+    first = None
+    texts: list[tuple[int | None, log.LogEntry]] = []
+    for entry in versions:
         body = entry.body or {}
+        same = bool(texts) and (texts[-1][1].body or {}).get("content") == body.get("content")
+        if same:
+            texts.pop()
+        else:
+            first = entry.recorded_at if texts else None
         start = body.get("valid_from")
-        if start is None and number:
-            same = (versions[number - 1].body or {}).get("content") == body.get("content")
-            start = starts[-1] if same else entry.recorded_at
-        starts.append(start)
-    for entry, start in zip(reversed(versions), reversed(starts), strict=True):
+        texts.append((first if start is None else start, entry))
+    for start, entry in reversed(texts):
         if entry.body is not None and (start is None or start <= at):
             end = entry.body.get("valid_to")
             return entry if end is None or at < end else None

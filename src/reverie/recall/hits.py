@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice, takewhile
+from itertools import islice
 from math import isfinite, log
 from typing import NamedTuple
 
@@ -21,6 +22,7 @@ from reverie.recall.query import Query
 from reverie.recall.query_hints import Definition
 from reverie.recall.views import View
 from reverie.text.messages import speaker_of
+from reverie.text.normalize import subject_key
 
 # Hits that share this part of their terms are duplicates.
 DUPLICATE_SHARE = 0.9
@@ -132,16 +134,21 @@ def select_hits(
                 read.set_score("rerank", score)
         above_threshold = [read for read in batch if threshold is None or read.score >= threshold]
         adjusted = _adjust_scores(above_threshold, ranking, limit, now, rerank_scores is not None)
-        chosen = [read for read in adjusted[:limit] if floor is None or read.score >= floor]
-        return chosen, len(adjusted) >= limit or len(batch) == batch_size
+        above_floor = [read for read in adjusted[:limit] if floor is None or read.score >= floor]
+        return above_floor, len(adjusted) >= limit or len(batch) == batch_size
     lowest = max((limit for limit in (threshold, floor) if limit is not None), default=None)
-    if lowest is not None:
-        loaded = takewhile(lambda read: read.score >= lowest, loaded)
-    chosen = list(islice(loaded, limit))
+    chosen: list[LoadedCandidate] = []
+    for read in loaded:
+        if lowest is not None and read.score < lowest:
+            # All further candidates are below the floor as well.
+            return chosen, True
+        chosen.append(read)
+        if len(chosen) == limit:
+            break
     if ranking.collapse:
         # As many again are read only to find the duplicates of the chosen ones among them.
         deque(islice(loaded, limit), maxlen=0)
-    return chosen, lowest is not None or len(chosen) == limit
+    return chosen, len(chosen) == limit
 
 
 def _definitions_first(
@@ -223,16 +230,16 @@ def _collapse_duplicates(reads: Iterator[LoadedCandidate]) -> Iterator[LoadedCan
             first.absorb(read)
 
 
-SpeakerKey = tuple[str | None, ...]
-NO_SPEAKER: SpeakerKey = ()
-ANY_SPEAKER: SpeakerKey = ("",)
+DuplicateGroup = tuple[str | int | None, ...]
+ANY_MEMORY: DuplicateGroup = ("memory",)
+ANY_EVENT: DuplicateGroup = ("event",)
 
 
 class DuplicateFilter:
     """Finds near-duplicates among the candidates it was given.
 
-    Events are duplicates only of the same speaker, in any session; a memory can be a duplicate of
-    any event or memory.
+    Events are duplicates only of the same speaker, in any session; memories only of the same
+    subject; a memory can be a duplicate of any event.
     """
 
     def __init__(self) -> None:
@@ -241,21 +248,40 @@ class DuplicateFilter:
 
     def find_or_add(self, read: LoadedCandidate) -> LoadedCandidate | None:
         """The first candidate that this one duplicates; without one, add it and return None."""
-        speaker = _speaker_key(read.item)
-        place = self._texts.find(
-            read.text, (ANY_SPEAKER,) if speaker == NO_SPEAKER else (speaker, NO_SPEAKER)
-        )
+        place = self._texts.find(read.text, comparable_groups(read.item))
         if place is not None:
             return self._reads[place]
-        self._texts.add(read.text, (speaker, ANY_SPEAKER))
+        self._texts.add(read.text, duplicate_groups(read.item))
         self._reads.append(read)
         return None
 
 
-def _speaker_key(thing: Memory | Event) -> SpeakerKey:
-    if isinstance(thing, Memory):
-        return NO_SPEAKER
-    return thing.user, thing.role, speaker_of(thing.message)
+def duplicate_groups(item: Memory | Event) -> tuple[DuplicateGroup, ...]:
+    """The groups of a ``NearDuplicateIndex`` that a memory or event is added to."""
+    if isinstance(item, Memory):
+        return (ANY_MEMORY, _subject_group(item))
+    return (ANY_EVENT, _speaker_group(item))
+
+
+def comparable_groups(item: Memory | Event) -> tuple[DuplicateGroup, ...]:
+    """The groups that a memory or event can be a duplicate in.
+
+    Memories of two subjects, times or metadata say two things in the same words, and so do events
+    of two speakers. A memory can say the same as any event.
+    """
+    if isinstance(item, Memory):
+        return (ANY_EVENT, _subject_group(item))
+    return (ANY_MEMORY, _speaker_group(item))
+
+
+def _subject_group(memory: Memory) -> DuplicateGroup:
+    metadata = json.dumps(memory.metadata, sort_keys=True, default=str)
+    times = (memory.happened_at, memory.valid_from, memory.valid_to)
+    return ("memory", subject_key(memory.subject), *times, metadata)
+
+
+def _speaker_group(event: Event) -> DuplicateGroup:
+    return ("event", event.user, event.role, speaker_of(event.message))
 
 
 def build_hit(read: LoadedCandidate, explain: bool, degraded: str | None) -> Hit:

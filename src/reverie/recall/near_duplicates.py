@@ -33,8 +33,9 @@ DEFAULT_SHARE = 0.5
 
 
 def is_near_duplicate(one: str, other: str, share: float = DEFAULT_SHARE) -> bool:
-    """Whether two texts share this part of their terms in the same order, and differ in nothing
-    that changes the meaning: names, numbers, negations, and whether they are questions.
+    """Whether one text has all terms of the other, and this part of them is shared, in the same
+    order, and they differ in nothing that changes the meaning: names, numbers, negations, and
+    whether they are questions.
     """
     # Cheap checks first: analysing both texts takes longer.
     shorter, longer = sorted((len(one.strip()), len(other.strip())))
@@ -47,6 +48,9 @@ def is_near_duplicate(one: str, other: str, share: float = DEFAULT_SHARE) -> boo
             return False
     one_terms, other_terms = _terms(one), _terms(other)
     shared = one_terms.keys() & other_terms.keys()
+    if shared != one_terms.keys() and shared != other_terms.keys():
+        # Each has a term that the other lacks: something was exchanged, not added.
+        return False
     if not shared or len(shared) < len(one_terms.keys() | other_terms.keys()) * share:
         return False
     if [term for term in one_terms if term in shared] != [

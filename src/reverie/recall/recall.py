@@ -156,8 +156,10 @@ def _recall(
         if ranking.fusion == "evidence":
             scored = _calibrate(scored, traits, rarity, query.explain)
             definition = hints.definition
+        # A recall of an earlier moment is as recent then as its hits were.
+        now = query.filter.alive_at or runtime.clock.now()
         selected, enough = hits.select_hits(
-            scored, query, runtime.clock.now(), len(views), rerank_scores, definition
+            scored, query, now, len(views), rerank_scores, definition
         )
         if enough or not truncated or candidate_limit >= MAX_CANDIDATES:
             break

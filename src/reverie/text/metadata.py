@@ -45,13 +45,23 @@ def check_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
     if not isinstance(metadata, Mapping):
         raise InvalidInput(f"metadata must be a JSON object, not {type(metadata).__name__}")
     copy = _copy_object(metadata, "", 1)
-    size = len(json.dumps(copy, ensure_ascii=False).encode())
+    size = metadata_bytes(copy)
     if size > MAX_METADATA_BYTES:
         raise InvalidInput(
             f"metadata has {size} bytes as JSON, at most {MAX_METADATA_BYTES} are allowed: "
             "keep what is longer as the content of a note"
         )
     return copy
+
+
+def metadata_bytes(metadata: Mapping[str, Any]) -> int:
+    """The size of a metadata as JSON."""
+    return len(json.dumps(metadata, ensure_ascii=False).encode())
+
+
+def to_canonical(value: Any) -> str:
+    """JSON that is the same for equal values only: true is not 1, and keys have no order."""
+    return json.dumps(value, sort_keys=True)
 
 
 def _copy_object(given: Mapping[Any, Any], path: str, depth: int) -> dict[str, Any]:

@@ -88,7 +88,10 @@ def require_tag_limits(tags: Iterable[str]) -> list[str]:
     """Return the tags as a list; refuse far too many or too long ones before they are processed."""
     if isinstance(tags, str):
         raise InvalidInput("tags must be a list of texts, not one text: wrap it in a list")
-    given = list(islice(tags, MAX_GIVEN_TAGS + 1))
+    try:
+        given = list(islice(tags, MAX_GIVEN_TAGS + 1))
+    except TypeError:
+        raise InvalidInput(f"tags must be a list of texts, not {tags!r:.40}") from None
     if len(given) > MAX_GIVEN_TAGS:
         raise InvalidInput(f"at most {MAX_TAGS} tags are allowed")
     for tag in given:

@@ -23,6 +23,7 @@ from reverie.errors import (
 from reverie.model import TRUSTS, ErasureReport, Memory, Op, Origin, Trust
 from reverie.protocols import Clock, Owner, Transaction
 from reverie.text.analyzer import analyse
+from reverie.text.metadata import MAX_METADATA_BYTES, metadata_bytes, to_canonical
 from reverie.text.normalize import require_name, subject_key
 from reverie.text.tags import MAX_TAGS
 from reverie.write import proposals, validate
@@ -102,9 +103,15 @@ def remember_many(w: Writer, drafts: Sequence[Draft], stamp: WriteStamp) -> list
 
 
 def _repeated_batch(w: Writer, done: LogEntry, size: int) -> list[Memory]:
-    """Return what the first request with a key returned; an eviction may be between its entries."""
+    """Return what the first request with a key returned; an eviction may be between its entries.
+
+    The entries of another request begin with one that has a key; an erased entry has lost its
+    request.
+    """
     states = []
     for entry in log.all_entries(w.tx, w.owner, after=done.position - 1):
+        if done.request is None or (entry.key is not None and entry.position != done.position):
+            break
         if entry.request == done.request and entry.body is not None:
             states.append(entry.state(w.user))
         if len(states) == size:
@@ -130,10 +137,23 @@ def _find_same(w: Writer, draft: Draft) -> MemoryRow | None:
             draft.valid_from,
             draft.valid_to,
         )
-        # Another value under a key tells two things apart, another key does not.
-        if same and all(old.metadata.get(k, v) == v for k, v in draft.metadata.items()):
+        if same and _can_merge(old, draft):
             return place
     return None
+
+
+def _can_merge(old: Memory, draft: Draft) -> bool:
+    """Whether one memory can have the tags and metadata of both.
+
+    Another value under a key tells two things apart, another key does not.
+    """
+    both = old.metadata.keys() & draft.metadata.keys()
+    if any(to_canonical(old.metadata[key]) != to_canonical(draft.metadata[key]) for key in both):
+        return False
+    return (
+        len({*old.tags, *draft.tags}) <= MAX_TAGS
+        and metadata_bytes({**old.metadata, **draft.metadata}) <= MAX_METADATA_BYTES
+    )
 
 
 def _touch(w: Writer, place: MemoryRow, draft: Draft, stamp: WriteStamp) -> Memory:
@@ -149,7 +169,7 @@ def _touch(w: Writer, place: MemoryRow, draft: Draft, stamp: WriteStamp) -> Memo
         ends = (old.expires_at, draft.expires_at)
         return replace(
             old,
-            tags=tuple(dict.fromkeys((*old.tags, *draft.tags)))[:MAX_TAGS],
+            tags=tuple(dict.fromkeys((*old.tags, *draft.tags))),
             metadata={**old.metadata, **draft.metadata},
             pinned=old.pinned or draft.pinned,
             expires_at=None if None in ends else max(filter(None, ends)),

@@ -33,6 +33,8 @@ from reverie.text.normalize import category_slug, require_length, require_utf8, 
 MAX_DEPTH: Final = 16
 MAX_COMPARISONS: Final = 100
 MAX_LISTED: Final = 500
+# A recall compares memories and events, and SQLite takes 32,766 values in one statement.
+MAX_OPERANDS: Final = 5_000
 MAX_OPERAND_CHARS: Final = MAX_METADATA_BYTES
 
 METADATA_PREFIX: Final = "metadata."
@@ -77,6 +79,7 @@ def parse_where_text(text: str) -> Mapping[str, Any]:
 class _Parser:
     def __init__(self) -> None:
         self._comparisons = 0
+        self._operands = 0
 
     def parse(self, where: Any, depth: int) -> Condition:
         if not isinstance(where, Mapping) or not where:
@@ -116,6 +119,9 @@ class _Parser:
                     f"where: {key} {operator} needs a list of 1 to {MAX_LISTED} values"
                 )
             listed = list(given)
+        self._operands += len(listed)
+        if self._operands > MAX_OPERANDS:
+            raise InvalidInput(f"where has more than {MAX_OPERANDS} values in all: ask for fewer")
         if operator in ("eq", "ne") and given is None and field in ("subject", "metadata"):
             missing = Comparison(field, "missing", (), name)
             return missing if operator == "eq" else Negation(missing)
