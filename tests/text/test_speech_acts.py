@@ -69,3 +69,73 @@ def test_message_that_says_nothing_is_a_filler(text: str) -> None:
 @pytest.mark.parametrize("text", STATEMENTS)
 def test_message_that_may_state_something_is_a_statement(text: str) -> None:
     assert classify(text) is SpeechAct.STATEMENT
+
+
+STATED_IN_QUESTIONS = [
+    "Can you remember that the gate code is 4821?",
+    "Bob's number is 555-1234, right?",
+    "I have no records of the 2019 lease",
+    "Mia is allergic to nuts, what can she eat?",
+    "Could you note that Anna's birthday is May 4?",
+    "Remind me to call Bob at 5, ok?",
+    "Dinner with Anna is at 7pm on Friday, right?",
+    "The wedding is on June 5th, ok?",
+    "Anna is vegan, isn't she?",
+    "Did I tell you Anna moved to Oslo?",
+    "Did you know Bob got married in June?",
+    "Bob hates onions - what can I cook for him?",
+    "The gate code is 4821, what else?",
+    "Given that Anna is vegan what should I cook?",
+    "Ich bin allergisch gegen Nüsse, was kann ich essen?",
+    "Je suis végétarien, que puis-je cuisiner ?",
+    "Soy alérgico a los frutos secos, ¿qué puedo comer?",
+    "我是素食者，晚饭吃什么？",
+    "Kannst du dir merken, dass der Türcode 4821 ist?",
+    "What matters to Bob is punctuality",
+    "What's important to Anna is trust",
+    "What is new: Anna got the job",
+    "How old is Mia: 7",
+    "When are the meetings: Monday 10, Tuesday 3",
+    "I don't remember what my mother looked like",
+    "I don't have any memory of my father",
+    "I have no notes from the Berlin meeting",
+    "I don't know if Anna is pregnant",
+]
+ONLY_ASKED = [
+    "What may I cook on Friday?",
+    "Which wood did we pick for the deck?",
+    "which wood did we pick for the deck",
+    "what's the code",
+    "What is the gate code of the mountain cabin?",
+    "Hey Bob, what's up?",
+    "So, what did we decide about the roof?",
+    "For dinner on Friday, what may I cook?",
+    "Is Anna vegan?",
+    "Do we have any oak left, or did we use it all?",
+    "what colour is the door",
+    "How many kids does Melanie have?",
+    "Was ist der Türcode?",
+    "Où est la clé ?",
+    "¿Dónde está la llave?",
+    "钥匙在哪里？",
+    "When is the meeting, and who is coming?",
+    "Should we take oak or pine?",
+    "Can you suggest a lens?",
+    "who is the boss",
+]
+
+
+@pytest.mark.parametrize("text", STATED_IN_QUESTIONS)
+def test_what_a_person_states_in_a_question_is_a_statement(text: str) -> None:
+    assert classify(text) is SpeechAct.STATEMENT
+
+
+@pytest.mark.parametrize("text", ONLY_ASKED)
+def test_question_that_states_nothing_is_a_question(text: str) -> None:
+    assert classify(text) is SpeechAct.QUESTION
+
+
+def test_what_the_assistant_does_not_know_is_a_filler() -> None:
+    text = "I don't have any information about the lease."
+    assert classify(text, by_assistant=True) is SpeechAct.FILLER
+    assert classify(text) is SpeechAct.STATEMENT

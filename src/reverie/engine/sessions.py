@@ -129,9 +129,10 @@ def act_of(message: Mapping[str, Any], text: str) -> SpeechAct:
     """
     if speaker_of(message) is not None or role_of(message) not in {"user", "assistant"}:
         return SpeechAct.STATEMENT
-    if role_of(message) == "assistant" and asks_yes_or_no(text):
+    by_assistant = role_of(message) == "assistant"
+    if by_assistant and asks_yes_or_no(text):
         return SpeechAct.STATEMENT
-    return classify(text)
+    return classify(text, by_assistant)
 
 
 def chain_message(before: str, message: Mapping[str, Any]) -> str:

@@ -1,7 +1,8 @@
 """Tells what a message does: it states something, only asks, or is a filler such as "OK, thanks".
 
 Questions and fillers are no knowledge. Whatever may state something counts as a statement: a long
-question, or one with a clause of its own ("since I moved to Rome, where …?").
+question, one with a clause of its own ("since I moved to Rome, where …?"), and one that only wants
+to be confirmed ("Bob's number is 555-1234, right?").
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from reverie.text.greetings import GREETINGS
 from reverie.text.normalize import nfkc_casefold
 
 # Stored with the index: with another number the acts of all events are determined again.
-ACTS_VERSION = 1
+ACTS_VERSION = 2
 # A longer message states something, whatever its punctuation says.
 MAX_QUESTION_WORDS = 16
 MAX_QUESTION_CHARS = 160
@@ -29,11 +30,41 @@ _UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
 _AUXILIARY = (
     r"(?:is|are|was|were|do|does|did|can|could|should|would|will|may|might|must|has|had|have)"
 )
-# A question without its mark: "which wood did we pick", "what's the code".
+# A question without its mark: "which wood did we pick", "what's the code". A colon, or a second
+# verb ("what matters to Bob is …"), tells something.
 _ASKING = re.compile(
     r"(?:so |and |but |ok |okay |hey |hi )*"
-    rf"(?:(?:what|who|where|when|why|how)(?:'s\b| {_AUXILIARY}\b)|"
-    rf"(?:which|whose|what|how)(?: (?!(?:i|you|we|they|he|she|it)\b)\w+){{1,3}} {_AUXILIARY}\b)"
+    rf"(?:(?:what|who|where|when|why|how)(?:'s\b| {_AUXILIARY}\b)(?![^?]*(?: is | are | was |: ))|"
+    rf"(?:which|whose|what|how)(?: (?!(?:i|you|we|they|he|she|it)\b)\w+){{1,3}} {_AUXILIARY} "
+    r"(?:i|you|we|they|he|she|it|the|an?|my|our|your|his|her|their|this|that|there)\b(?![^?]*: ))"
+)
+# How a question begins; what begins otherwise, and has a clause before the question, states that.
+_BEGINS_ASKING = re.compile(
+    r"(?:(?:so|and|but|or|ok|okay|hey|hi|hello|well|then|now|also|please|sorry|btw|by the way)\b"
+    r"[,:]? ?)*(?:¿|(?:what|who|whom|whose|which|where|when|why|how|whether|any|anything|anyone|"
+    r"shall|am|isn't|aren't|don't|doesn't|didn't|won't|can't|"
+    rf"in|on|at|for|from|with|about|after|before|during|to|of|by|{_AUXILIARY}|"
+    r"was|wer|wen|wem|wo|wann|warum|wieso|wie|welche\w*|kannst|kann|hast|hat|habe|ist|sind|gibt|"
+    r"que|quel\w*|qui|où|quand|comment|pourquoi|combien|est-ce|peux|peut|as-tu|"
+    r"qué|quién|cuál\w*|dónde|cuándo|cómo|cuánt\w*|puedes|hay|quem|qual|onde|quando|como|"
+    r"che|chi|dove|come|perché|wat|wie|waar|wanneer|hoe|что|кто|где|когда|почему|как)\b)"
+)
+# At least three words that end before the question begins.
+_CLAUSE_BEFORE = re.compile(r"(?:[^\s,;:–—]+\s+){2,}[^\s,;:–—]+\s*(?:[,;:–—]|\s-\s)")
+_UNSPACED_CLAUSE = re.compile(r"[^,，。、;；:：]{3,}[,，;；:：]")
+# "…, right?" and "…, isn't she?" want what was said to be confirmed.
+_TAG = re.compile(
+    r",? (?:right|ok|okay|correct|yes|no|remember|you know|"
+    r"(?:is|are|was|were|do|does|did|has|have|can|could|will|would)n't "
+    r"(?:i|you|he|she|it|we|they)|n'est-ce pas|nicht wahr|oder|verdad|no es así|vero|né)"
+    r" ?[?？][\"'”’)\s!]*$"
+)
+# A wish that something be remembered, and news in the form of a question.
+_TELLS = re.compile(
+    r"\b(?:remember|note|remind me|write down|keep in mind|forget|merken|merk dir|retenir|"
+    r"recordar) (?:that|to|dass|que|,)|\b(?:did|have|has) (?:i|we) (?:ever |already )?"
+    r"(?:tell|told|mention|mentioned|say|said)\b|\bdid you (?:know|hear)\b|"
+    r"\b(?:given|considering|now) that\b|\bmerken,? dass\b"
 )
 # A question that has it wants more than a yes or no.
 _QUESTION_WORD = re.compile(r"\b(?:what|who|whom|whose|which|where|when|why|how)\b", re.IGNORECASE)
@@ -71,6 +102,8 @@ _NON_ANSWER = re.compile(
     r"(?:have |find |see )?(?:any |an? )?(?:information|records?|memory|memories|notes?|idea)\b)"
 )
 MAX_NON_ANSWER_WORDS = 14
+# What may follow when a person says so; more tells of what: "I have no notes from Berlin".
+_NO_MORE = re.compile(r"(?: (?:of|about|on))?(?: (?:that|it|this|yet|either))*\W*$")
 
 
 class SpeechAct(IntEnum):
@@ -82,8 +115,11 @@ class SpeechAct(IntEnum):
 
 
 @lru_cache(maxsize=4_096)
-def classify(text: str) -> SpeechAct:
-    """What a message does; a statement, unless it plainly is a question or a filler."""
+def classify(text: str, by_assistant: bool = False) -> SpeechAct:
+    """What a message does; a statement, unless it plainly is a question or a filler.
+
+    That nothing is known of something is a filler only when the assistant says so.
+    """
     if len(text) > MAX_QUESTION_CHARS:
         return SpeechAct.STATEMENT
     sentences = [part for part in map(str.strip, _SENTENCE_END.split(text)) if part]
@@ -92,7 +128,7 @@ def classify(text: str) -> SpeechAct:
     if not told:
         return SpeechAct.FILLER
     words = sum(len(_WORD.findall(part)) for part in told)
-    if all(_NON_ANSWER.match(part) for part in told) and words <= MAX_NON_ANSWER_WORDS:
+    if words <= MAX_NON_ANSWER_WORDS and all(_is_non_answer(part, by_assistant) for part in told):
         return SpeechAct.FILLER
     if words <= MAX_QUESTION_WORDS and all(map(_is_question, told)):
         return SpeechAct.QUESTION
@@ -101,7 +137,8 @@ def classify(text: str) -> SpeechAct:
 
 def asks_yes_or_no(text: str) -> bool:
     """Whether a message is a question without a question word."""
-    return classify(text) == SpeechAct.QUESTION and _QUESTION_WORD.search(text) is None
+    asks = classify(text, by_assistant=True) == SpeechAct.QUESTION
+    return asks and _QUESTION_WORD.search(text) is None
 
 
 def _is_filler(sentence: str) -> bool:
@@ -113,14 +150,29 @@ def _is_filler(sentence: str) -> bool:
     return not words or (bool(FILLERS & named) and (FILLERS | LINKS).issuperset(named))
 
 
+def _is_non_answer(sentence: str, by_assistant: bool) -> bool:
+    """Whether a sentence says that nothing is known; what a person does not know may be news."""
+    found = _NON_ANSWER.match(sentence)
+    return found is not None and (by_assistant or bool(_NO_MORE.match(sentence, found.end())))
+
+
 def _is_question(sentence: str) -> bool:
     if _UNSPACED.search(sentence) and len(sentence) > MAX_UNSPACED_CHARS:
         return False
     if _OWN_CLAUSE.search(sentence) or _names_own_thing(sentence):
         return False
+    if _TAG.search(sentence) or _TELLS.search(sentence) or _has_clause_before(sentence):
+        return False
     if _QUESTION_MARK.search(sentence) or _QUESTION_ENDING.search(sentence):
         return True
     return not sentence.endswith((".", "!")) and _ASKING.match(sentence) is not None
+
+
+def _has_clause_before(sentence: str) -> bool:
+    """Whether something is stated before the question: "Mia eats no nuts, what can she have?"."""
+    if _UNSPACED.search(sentence):
+        return _UNSPACED_CLAUSE.match(sentence) is not None
+    return _BEGINS_ASKING.match(sentence) is None and _CLAUSE_BEFORE.match(sentence) is not None
 
 
 def _names_own_thing(sentence: str) -> bool:
