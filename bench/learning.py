@@ -80,6 +80,10 @@ def corpus(half: str) -> dict[str, list[dict[str, Any]]]:
     return loaded
 
 
+# The corpus was written when facts of health were in the category "context".
+_LABELLED_AS = {"health": "context"}
+
+
 def taught(text: str) -> list[str]:
     """Return what would be remembered of a text; of a single-valued subject, the last value."""
     contents: dict[object, str] = {}
@@ -127,7 +131,7 @@ def matches(fact: dict[str, Any], statement: Statement) -> bool:
     """Whether a learned statement is one of the facts that a text must teach."""
     content = statement.content.lower()
     return (
-        fact["category"] == statement.category
+        fact["category"] == _LABELLED_AS.get(statement.category, statement.category)
         and (fact["subject"] or statement.subject or "").lower()
         == (statement.subject or "").lower()
         and all(

@@ -281,7 +281,7 @@ def _add(w: Writer, turn: UserTurn, each: PreparedChange, settled: LaterEdits, s
         return
     if subject is not None and (each.draft.category, subject) in settled.subjects:
         return
-    if is_known(w, each.draft):
+    if is_known(w, each.draft, asked_for=change.explicit):
         return
     asks = w.runtime.settings.write_policy.lower() == "ask" and not change.explicit
     doubt = _add_doubt(change, turn, settled)
@@ -323,10 +323,13 @@ def _is_unrequested(change: PlannedChange, turn: UserTurn) -> bool:
     return is_instruction(change.content) and not is_requested(change.content, turn.requests)
 
 
-def is_known(w: Writer, draft: Draft) -> bool:
-    """Whether the same words are a memory already, or a proposal that waits or was rejected."""
+def is_known(w: Writer, draft: Draft, *, asked_for: bool = False) -> bool:
+    """Whether the same words are a memory already, or a proposal that waits or was rejected.
+
+    What the person asks to be remembered (``asked_for``) is, whatever they rejected before.
+    """
     wanted = comparison_key(draft.text.content)
-    asked = proposals.list_proposals(w.tx, w.owner, answered=True)
+    asked = [] if asked_for else proposals.list_proposals(w.tx, w.owner, answered=True)
     if any(wanted == comparison_key(each.content) for each in asked if each.answer != "accept"):
         return True
     unlabelled = memory_passages(draft.text.content, Labels())

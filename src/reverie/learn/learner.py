@@ -176,7 +176,10 @@ def _read_correction(turn: UserTurn) -> list[rules.Statement]:
     """Return the last statement of the user's turn before, as a turn like "I meant Milan"
     corrects it."""
     earlier = [text for role, text in turn.earlier if role == "user"]
-    return rules.apply_correction(earlier[-1], turn.text) if earlier else []
+    asked = bool(turn.earlier) and turn.earlier[-1][0] == "assistant" and "?" in turn.earlier[-1][1]
+    if not earlier:
+        return []
+    return rules.apply_correction(earlier[-1], turn.text, after_question=asked)
 
 
 def plan_by_rules(

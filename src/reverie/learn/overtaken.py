@@ -6,6 +6,7 @@ meanwhile. What these said is never replaced or contradicted by what was said be
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ from reverie.agenda.jobs import Claim
 from reverie.engine import index, index_check, log, sessions
 from reverie.engine.index import Filter
 from reverie.engine.log import LogEntry
-from reverie.learn.rules.statements import Statement, relation_of
+from reverie.learn.rules.statements import Statement, read_content, relation_of
 from reverie.model import UNTRUSTED, Memory, Origin
 from reverie.protocols import Owner, Transaction
 from reverie.text.normalize import nfkc_casefold, subject_key
@@ -24,8 +25,11 @@ MAX_LATER_TURNS = 1_000
 # How many memories of one subject are searched for the one that a statement replaces.
 MAX_OF_SUBJECT = 50
 ENDED = " no longer "
+_LABEL = re.compile(r"^The user(?:'s)?\b")
+_ARTICLE = re.compile(r"^(?:the|an?|my|our) ")
+_WORD = re.compile(r"\w+(?:['’]\w+)*")
 # Subjects of the category "person" that are not people: each has one memory.
-USER_SUBJECTS = frozenset(("name", "birthday", "age", "marital status"))
+USER_SUBJECTS = frozenset(("name", "birthday", "birth year", "age", "marital status"))
 
 
 class LaterTurns(NamedTuple):
@@ -69,25 +73,23 @@ def read_turn_entry(tx: Transaction, owner: Owner, origin: Origin) -> LogEntry |
 
 
 class Slot(NamedTuple):
-    """What has one value at a time, so that a later statement replaces an earlier one.
-
-    Of other people there is more than one fact, each of its own ``relation``; else it is empty.
-    """
+    """What has one value at a time, so that a later statement replaces an earlier one."""
 
     category: str
     subject: str
-    relation: str = ""
+    relation: str
 
     def holds(self, memory: Memory) -> bool:
         """Whether a memory of this category and subject is the value of the slot.
 
-        One in other words than the rules know is left alone, unless it can only say who somebody
-        is.
+        One in other words than the rules know is left alone where a person wrote it, and where it
+        is about somebody else, of whom there are many facts.
         """
-        if not self.relation:
-            return True
-        wanted = {self.relation, ""} if self.relation == "kin" else {self.relation}
-        return relation_of(memory.content, memory.subject or "") in wanted
+        relation = relation_of(memory.content, memory.subject or "")
+        if relation:
+            return relation == self.relation
+        is_users_own = self.category != "person" or memory.subject in USER_SUBJECTS
+        return is_users_own and memory.trust != "person"
 
 
 def statement_slot(statement: Statement) -> Slot | None:
@@ -95,14 +97,27 @@ def statement_slot(statement: Statement) -> Slot | None:
     subject = subject_key(statement.subject)
     if subject is None:
         return None
-    has_many_facts = statement.category == "person" and statement.subject not in USER_SUBJECTS
-    return Slot(statement.category, subject, statement.relation if has_many_facts else "")
+    return Slot(statement.category, subject, statement.relation)
 
 
 def mentions(content: str, retraction: Statement) -> bool:
-    """Whether a content speaks of what a statement retracts."""
-    value = nfkc_casefold(retraction.value or "")
-    return bool(value) and value in nfkc_casefold(content)
+    """Whether a content speaks of what a statement retracts.
+
+    Values are compared whole: who left York has not left New York.
+    """
+    value = _value_key(retraction.value or "")
+    if not value:
+        return False
+    read = read_content(content, retraction.subject or "")
+    if read:
+        return any(_value_key(each.value or "") == value for each in read)
+    words = _value_key(_LABEL.sub("", content))
+    return f" {value} " in f" {words} "
+
+
+def _value_key(value: str) -> str:
+    """The words of a value, folded, without an article before them."""
+    return " ".join(_WORD.findall(_ARTICLE.sub("", nfkc_casefold(value))))
 
 
 class StillValid(NamedTuple):

@@ -20,7 +20,7 @@ from reverie.protocols import ChatModel
 from reverie.text.analyzer import analyse, query_terms
 
 MAX_FACTS = 3
-CATEGORIES = ("person", "preference", "context", "project", "general")
+CATEGORIES = ("person", "health", "preference", "context", "project", "general")
 MAX_CONTENT_CHARS = 500
 MAX_SUBJECT_CHARS = 80
 

@@ -19,6 +19,8 @@ _FUNCTION_WORDS = """
 """
 # The other stop words can reverse a sentence: on and off, before and after, his and her.
 MEANINGFUL_STOP_WORDS = STOP_WORDS - frozenset(_FUNCTION_WORDS.split())
+# Terms that say the same of what somebody likes.
+INTERCHANGEABLE_TERMS = query_terms("adore enjoy fan favour fond like love really keen").keys()
 # In texts of at most this many words, all of them may differ only in their endings.
 FEW_WORDS = 8
 _NEGATION = re.compile(
@@ -33,8 +35,8 @@ DEFAULT_SHARE = 0.5
 
 
 def is_near_duplicate(one: str, other: str, share: float = DEFAULT_SHARE) -> bool:
-    """Whether one text has all terms of the other, and this part of them is shared, in the same
-    order, and they differ in nothing that changes the meaning: names, numbers, negations, and
+    """Whether two texts share this part of their terms in the same order, one only adds terms to
+    the other, and they differ in nothing that changes the meaning: names, numbers, negations, and
     whether they are questions.
     """
     # Cheap checks first: analysing both texts takes longer.
@@ -48,7 +50,8 @@ def is_near_duplicate(one: str, other: str, share: float = DEFAULT_SHARE) -> boo
             return False
     one_terms, other_terms = _terms(one), _terms(other)
     shared = one_terms.keys() & other_terms.keys()
-    if shared != one_terms.keys() and shared != other_terms.keys():
+    own = [terms.keys() - shared for terms in (one_terms, other_terms)]
+    if all(own) and not set().union(*own) <= INTERCHANGEABLE_TERMS:
         # Each has a term that the other lacks: something was exchanged, not added.
         return False
     if not shared or len(shared) < len(one_terms.keys() | other_terms.keys()) * share:

@@ -11,9 +11,9 @@ from reverie.learn.rules.statements import Statement, extract_statements, relati
 from tests.tables import cases_in_one_test
 
 FACTS = [
-    ("I'm vegetarian", "context", "diet", "The user is vegetarian"),
-    ("I'm diabetic", "context", "diabetic", "The user is diabetic"),
-    ("I don't eat pork", "context", "pork", "The user does not eat pork"),
+    ("I'm vegetarian", "health", "diet", "The user is vegetarian"),
+    ("I'm diabetic", "health", "diabetic", "The user is diabetic"),
+    ("I don't eat pork", "health", "pork", "The user does not eat pork"),
     ("I have a cat named Pus", "person", "Pus", "The user has a cat named Pus"),
     (
         "I speak Norwegian and German",
@@ -26,7 +26,7 @@ FACTS = [
         *("I'm moving to Berlin in May", "context", "moving to berlin"),
         "The user is moving to Berlin in May",
     ),
-    ("i'm vegan btw", "context", "diet", "The user is vegan"),
+    ("i'm vegan btw", "health", "diet", "The user is vegan"),
     ("My wife is pregnant", "person", "wife", "The user's wife is pregnant"),
     ("My parents live in Porto", "person", "parents", "The user's parents live in Porto"),
     ("My brother works at Siemens", "person", "brother", "The user's brother works at Siemens"),

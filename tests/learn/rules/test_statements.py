@@ -16,7 +16,7 @@ from tests.tables import cases_in_one_test
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
 check = settings(deadline=None, max_examples=300, derandomize=True)
-CATEGORIES = {"person", "preference", "context", "project", "general"}
+CATEGORIES = {"person", "health", "preference", "context", "project", "general"}
 
 
 def asks_to_remember(text: str) -> bool:
@@ -360,11 +360,11 @@ EXPLICIT = [
     ("Please remember our standup is at 9:30.", "general", "Our standup is at 9:30"),
     ("Remember: we ship on Fridays!", "general", "We ship on Fridays"),
     ("Remember this: we ship on Fridays", "general", "We ship on Fridays"),
-    ("Don't forget that I am diabetic", "context", "The user is diabetic"),
-    ("Don’t forget that I’m diabetic", "context", "The user is diabetic"),
+    ("Don't forget that I am diabetic", "health", "The user is diabetic"),
+    ("Don’t forget that I’m diabetic", "health", "The user is diabetic"),
     ("do not forget that we ship on Friday", "general", "We ship on Friday"),
-    ("Keep in mind that I'm vegetarian.", "context", "The user is vegetarian"),
-    ("Hi! Please keep in mind that I'm vegetarian.", "context", "The user is vegetarian"),
+    ("Keep in mind that I'm vegetarian.", "health", "The user is vegetarian"),
+    ("Hi! Please keep in mind that I'm vegetarian.", "health", "The user is vegetarian"),
     ("Remember that on Mondays I work late", "general", "On Mondays I work late"),
     ("Remember that if I ask, the answer is no", "general", "If I ask, the answer is no"),
     ("Remember that I live in Rome this week", "general", "I live in Rome this week"),
@@ -434,7 +434,7 @@ ABOUT = [
     ("I love New York", "preference", "new york", True, "New York"),
     ("I don't like fish", "preference", "fish", True, "fish"),
     ("My favourite Greek dish is fava", "preference", "favourite Greek dish", True, "fava"),
-    ("I'm allergic to Penicillin", "context", "penicillin allergy", True, "Penicillin"),
+    ("I'm allergic to Penicillin", "health", "penicillin allergy", True, "Penicillin"),
     ("My birthday is 3 May", "person", "birthday", True, "3 May"),
     ("Anna is my boss", "person", "boss", True, "Anna"),
     ("My dog is Rex", "person", "Rex", False, "Rex"),

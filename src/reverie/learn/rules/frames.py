@@ -129,19 +129,19 @@ _FAVOURITE = Relation(
     *("favourite", "{who}'s favourite {topic} is {value}", "preference", "favourite {topic}", True),
 )
 _ALLERGY = Relation(
-    *("allergy", "{who} {be} allergic to {value}", "context", "{small} allergy", True),
+    *("allergy", "{who} {be} allergic to {value}", "health", "{small} allergy", True),
     ended="{who} {be} no longer allergic to {value}",
 )
-_DIET = Relation("diet", "{who} {be} {value}", "context", "diet", True)
+_DIET = Relation("diet", "{who} {be} {value}", "health", "diet", True)
 _EATS = _DIET._replace(content="{who} {does} {value}")
-_AVOIDS = Relation("avoids", "{who} {do} not {verb} {value}", "context", "{small}")
-_ABSTAINS = Relation("abstains", "{who} {do} not {value}", "context", "{value}")
+_AVOIDS = Relation("avoids", "{who} {do} not {verb} {value}", "health", "{small}")
+_ABSTAINS = Relation("abstains", "{who} {do} not {value}", "health", "{value}")
 _CANNOT_HAVE = _AVOIDS._replace(content="{who} can't {verb} {value}")
-_GAVE_UP = Relation("gave up", "{who} {verb} {value}", "context", "{small}")
-_CONDITION = Relation("condition", "{who} {have} {value}", "context", "{small}")
-_HEALTH = Relation("health", "{who} {be} {value}", "context", "{small}")
-_MEDICINE = Relation("medicine", "{who} {take} {value}", "context", "{small}")
-_AID = Relation("aid", "{who} {does} {value}", "context", "{small}")
+_GAVE_UP = Relation("gave up", "{who} {verb} {value}", "health", "{small}")
+_CONDITION = Relation("condition", "{who} {have} {value}", "health", "{small}")
+_HEALTH = Relation("health", "{who} {be} {value}", "health", "{small}")
+_MEDICINE = Relation("medicine", "{who} {take} {value}", "health", "{small}")
+_AID = Relation("aid", "{who} {does} {value}", "health", "{small}")
 _SPEAKS = Relation("speaks", "{who} {speak} {value}", "context", "languages")
 _SPEAKS_NOT = Relation("speaks", "{who} {do} not speak {value}", "context", "{small}")
 _LEARNS = Relation("learns", "{who} {be} learning {value}", "context", "{small}")

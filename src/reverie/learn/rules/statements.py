@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -210,8 +211,16 @@ _INTRODUCES = re.compile(
 )
 _ARE = ignoring_case(r"be (?:called |named )?|'s names be ")
 _KIN_LABEL = re.compile(r"^The user's (?=[a-z])")
-_USER_LABEL = re.compile(r"^The user (?=has )")
+_USER_LABEL = re.compile(r"^The user\b")
+_ENDED_KIN = re.compile(r" (?:is|are) no longer the user's ")
+# A name that the user gets while a remembered content is read: as somebody's, its verbs are read.
+_USER_NAME = "Zoe"
 _HAVING = ignoring_case(r"(?:have|adopted|got|rescued)(?: just)? (?=\S)")
+# Words that correct even where an answer is expected.
+_OUTRIGHT = ignoring_case(
+    r"\W*(?:(?:oops|whoops|sorry|no|wait)\W{1,4})*(?:i meant?\b|correction\b|typo\b|scratch that\b|"
+    r"let me correct\b|my mistake\b|my bad\b)|\*\w"
+)
 _CLAUSE_START = re.compile(
     r"(?i:I|we|you|he|she|it|they|my|our|his|her|their|your|the|an?|all|every|each|there|when|if|"
     r"on|in|at|for)\b|[A-Z]"
@@ -246,14 +255,25 @@ def relation_of(content: str, subject: str) -> str:
     """Return the relation that a remembered content states of its subject, or an empty text.
 
     "Mia lives in Rome" states the home of Mia: the contents are read by the frames that made them.
+    An end ("Mia no longer lives in Rome") has the relation of what it ends.
     """
+    if _ENDED_KIN.search(content):
+        return "kin"
+    read = read_content(content.replace(" no longer ", " ", 1), subject)
+    return read[0].relation if read else ""
+
+
+@lru_cache(maxsize=1_000)
+def read_content(content: str, subject: str) -> tuple[Statement, ...]:
+    """Read a remembered content of a subject by the frames; nothing for one in other words."""
     mentions = Mentions()
-    mentions.add(Person("acquaintance", subject))
-    words = _USER_LABEL.sub("I ", _KIN_LABEL.sub("my ", content))
-    for reading in read_clauses(words, mentions):
+    words = _KIN_LABEL.sub("my ", content)
+    name = _USER_NAME if _USER_LABEL.match(words) else subject
+    mentions.add(Person("acquaintance", name))
+    for reading in read_clauses(_USER_LABEL.sub(_USER_NAME, words), mentions):
         if found := _read_predicate(reading, "", mentions):
-            return found[0][0].relation
-    return ""
+            return tuple(found[0])
+    return ()
 
 
 def extract_requests(text: str) -> Iterator[str]:
@@ -265,11 +285,14 @@ def extract_requests(text: str) -> Iterator[str]:
     )
 
 
-def apply_correction(before: str, text: str) -> list[Statement]:
+def apply_correction(before: str, text: str, *, after_question: bool = False) -> list[Statement]:
     """Return the last statement of the turn ``before``, as the turn ``text`` corrects it.
 
-    Nothing when ``text`` says more than a correction ("I meant Milan").
+    Nothing when ``text`` says more than a correction ("I meant Milan"). ``after_question``: the
+    assistant asked something in between, so that "No, Peter" is an answer and no correction.
     """
+    if after_question and _OUTRIGHT.match(text.strip()) is None:
+        return []
     sentences = list(iter_with_corrections(find_own_words(before).text))
     corrections = list(iter_with_corrections(find_own_words(text).text))
     if len(corrections) != 1 or not corrections[0].correction:
