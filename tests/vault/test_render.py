@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -197,3 +198,11 @@ def test_conflict_copy_keeps_the_subject_as_a_link(kept: Kept) -> None:
     memory = kept.ana.remember("one", subject="Bob")
     raw = render.conflict_file(kept.ana.get(memory.id))
     assert frontmatter.load(raw).text("subject") == "[[Bob]]"
+
+
+def test_seal_is_a_line_of_its_own() -> None:
+    plain = b"---\nrole: turns\nx"
+    mark = sha256(plain + b"---\n").hexdigest()[:16].encode()
+    assert render.strip_seal(plain + b"seal: s" + mark + b"\n---\n") is None
+    sealed = render.add_seal(b"---\nrole: turns\n---\n\nhello\n")
+    assert render.strip_seal(sealed) == b"---\nrole: turns\n---\n\nhello\n"

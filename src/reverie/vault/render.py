@@ -126,7 +126,7 @@ def conflict_file(memory: Memory) -> bytes:
 # People are not meant to edit turns, summaries and indexes. A hash in the file shows whether
 # somebody did, even without the file cache.
 _CLOSING = b"---\n"
-_SEAL = re.compile(rb"seal: s([0-9a-f]{16})\n\Z")
+_SEAL = re.compile(rb"(?<![^\n])seal: s([0-9a-f]{16})\n\Z")
 
 
 def add_seal(raw: bytes) -> bytes:
