@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from reverie.engine import index
 from reverie.engine.schema import MIGRATION_KEY
-from reverie.errors import StoreError
+from reverie.errors import StoreError, StoreReadOnly
 from reverie.maintenance import damage, reindex
 from reverie.protocols import Progress, Transaction
 from reverie.write import embeddings
@@ -20,6 +20,8 @@ def refresh_index(runtime: Runtime, progress: Progress | None = None) -> None:
     """
     if _index_version(runtime) == index.INDEX_VERSION:
         return
+    if runtime.engine.read_only:
+        raise StoreReadOnly("the index of the store needs an upgrade: open it without mode=ro")
     with runtime.engine.exclusive():
         # Another process may have done it while this one waited.
         found = _index_version(runtime)
@@ -27,6 +29,8 @@ def refresh_index(runtime: Runtime, progress: Progress | None = None) -> None:
             return
         if found is not None:
             if found != index.REBUILDING:
+                # Before anything changes: the earlier version can still use a damaged store.
+                damage.require_undamaged(runtime, "an upgrade of the index")
                 runtime.engine.backup_before_rebuild()
                 reindex.set_index_version(runtime, index.REBUILDING)
             rebuild(_without_foreign_embedder(runtime), progress)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import shutil
 import stat
@@ -15,7 +16,7 @@ from reverie import Settings, StoreFull
 from reverie.engine import index, schema, upgrade
 from reverie.engine.sqlite import upgrade_backup
 from reverie.engine.sqlite.engine import SQLiteEngine
-from reverie.errors import StoreError
+from reverie.errors import StoreDamaged, StoreError, StoreReadOnly
 from reverie.maintenance import rebuild
 from reverie.protocols import UpgradeProgress
 from tests.crash.test_faults import small_disk
@@ -388,3 +389,92 @@ def test_erase_deletes_an_upgrade_backup_that_is_damaged(tmp_path: Path) -> None
         space = store.space("ana")
         assert not space.erase(space.remember("zebra in the tall grass").id).pending
         assert backups(path) == []
+
+
+def test_erase_keeps_a_sound_upgrade_backup_of_a_store_with_a_broken_page(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    with opened(path) as store:
+        space = store.space("ana")
+        space.remember_many([f"memory number {number} of many words" for number in range(400)])
+    with_older_index(path)
+    with opened(path) as store:
+        erased = store.space("ana").remember("written after the upgrade")
+    (copy,) = backups(path)
+    break_one_page_of_the_log(path)
+    with opened(path) as store, contextlib.suppress(StoreDamaged):
+        store.space("ana").erase(erased.id)
+    assert backups(path) == [copy]
+
+
+def with_older_index(path: Path) -> None:
+    connection = apsw.Connection(str(path))
+    connection.execute("UPDATE meta SET value = 'older rules' WHERE key = 'index'")
+    connection.close()
+
+
+def break_one_page_of_the_log(path: Path) -> None:
+    connection = apsw.Connection(str(path))
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    pages: list[int] = [
+        row[0]
+        for row in connection.execute(
+            "SELECT pgoffset FROM dbstat WHERE name = 'log' AND pagetype = 'leaf' ORDER BY 1"
+        ).fetchall()
+    ]
+    connection.close()
+    with path.open("r+b") as file:
+        file.seek(pages[len(pages) // 2])
+        file.write(b"\xff" * 8)
+
+
+def test_read_only_open_of_an_older_index_is_refused_and_writes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    with opened(path) as store:
+        store.space("ana").remember("zebra")
+    with_older_index(path)
+    before = path.read_bytes()
+    for _ in range(2):
+        with pytest.raises(StoreReadOnly, match="without mode=ro"):
+            reverie.open(f"sqlite://{path}?mode=ro", settings=Settings(), embedder="hashing")
+    assert backups(path) == [] and path.read_bytes() == before
+    opened(path).close()
+    assert len(backups(path)) == 1
+
+
+def test_index_of_a_damaged_store_is_not_upgraded_and_nothing_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "store.db"
+    with opened(path) as store:
+        store.space("ana").remember("the pelican flew before")
+        store.space("ana").remember("zebra")
+    connection = apsw.Connection(str(path))
+    connection.execute("UPDATE log SET body = replace(body, 'pelican', 'penguin')")
+    connection.close()
+    with monkeypatch.context() as newer:
+        newer.setattr(index, "INDEX_VERSION", "newer rules")
+        with pytest.raises(StoreDamaged, match="salvage|verify"):
+            opened(path)
+        assert backups(path) == []
+    with opened(path) as store:
+        assert [memory.content for memory in store.space("ana").memories()] == ["zebra"]
+
+
+def test_unfinished_copy_does_not_take_the_space_of_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "store.db"
+    with opened(path) as store:
+        store.space("ana").remember("zebra")
+    with_older_index(path)
+    part = path.with_name("store.db.upgrade.part")
+    shutil.copyfile(path, part)
+    size, real = path.stat().st_size, shutil.disk_usage(tmp_path)
+
+    def usage(folder: Path) -> object:
+        free = int(size * 1.5) - (size if part.exists() else 0)
+        return real._replace(free=free)
+
+    monkeypatch.setattr(shutil, "disk_usage", usage)
+    opened(path).close()
+    assert len(backups(path)) == 1 and not part.exists()

@@ -55,6 +55,8 @@ def keep(
     """
     if not connection.execute("SELECT EXISTS (SELECT 1 FROM log)").get:
         return
+    # A copy that was not finished takes the space of the next one.
+    store_file.remove_store(_part(path))
     _require_space(connection, path)
     try:
         target = _copy(connection, path, before, options.report("backing up"), vfs)
@@ -124,7 +126,18 @@ def _holds_erased(connection: apsw.Connection, copy: Path) -> bool:
         finally:
             connection.execute("DETACH kept")
     except (apsw.NotADBError, apsw.CorruptError):
+        if _is_readable(copy):
+            raise  # the store is damaged, and the copy may be the only sound one
         return True  # of no use as a backup, and nobody can say what its bytes are
+
+
+def _is_readable(copy: Path) -> bool:
+    """Whether every entry of a copy can be read."""
+    connection = apsw.Connection(str(copy), flags=apsw.SQLITE_OPEN_READONLY)
+    with contextlib.closing(connection), contextlib.suppress(apsw.NotADBError, apsw.CorruptError):
+        connection.execute("SELECT sum(length(body)) FROM log").fetchall()
+        return True
+    return False
 
 
 def _delete(copy: Path) -> None:
