@@ -340,8 +340,6 @@ def _cut_turn(turn: list[SizedMessage], room: int, count: TokenCounter) -> list[
 
     A turn with an image or a file is not cut, because half of one is nothing.
     """
-    if any(without_blobs(each.message)[1] for each in turn):
-        return []
     cut = _clip_unit(turn, room, count)
     return cut if sum(each.tokens for each in cut) <= room else []
 
@@ -363,8 +361,10 @@ def _fit_latest_turn(
 
 
 def _clip_unit(unit: list[SizedMessage], room: int, count: TokenCounter) -> list[SizedMessage]:
-    """Cut long texts of messages that stay together until they fit."""
+    """Cut long texts of messages that stay together until they fit, unless they have an image."""
     clipped = unit
+    if any(without_blobs(each.message)[1] for each in unit):
+        return unit
     for max_chars in CLIP_LENGTHS:
         if sum(each.tokens for each in clipped) <= room:
             break

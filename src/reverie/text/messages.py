@@ -37,6 +37,12 @@ _LONGEST_NAME = 200
 # The keys of what somebody said; texts under other keys may be ids.
 _CONTENT_KEYS = frozenset({"content", "text", "refusal", "output", "transcript"})
 _MIN_OTHER_CHARS = 200
+# The arguments of a call, as an object or as the text of one.
+_ARGUMENT_KEYS = frozenset(("arguments", "args", "input"))
+# What nobody can use when a part of it is missing.
+_WHOLE_KEYS = frozenset(("data", "url", "id", "tool_call_id"))
+# A provider refuses what it signed when a part of it is missing.
+_SIGNED_KEYS = frozenset(("signature", "thought_signature", "encrypted_content"))
 _PLAIN = {"role", "content"}
 _SPEAKERS = ("user", "assistant")
 _ROLES = {"developer": "system", "function": "tool"}
@@ -164,6 +170,7 @@ def truncate_texts(message: Mapping[str, Any], most: int) -> dict[str, Any]:
     """Cut every text in a message to ``most`` characters, and note how many are left out.
 
     What is not the content of the message, such as ids and names, keeps ``_MIN_OTHER_CHARS``.
+    Arguments of a call stay valid JSON, and signatures and addresses stay whole.
     """
     truncated: dict[str, Any] = _truncate(dict(message), most, is_content=False)
     return truncated
@@ -175,13 +182,34 @@ def _truncate(value: Any, most: int, *, is_content: bool) -> Any:
         missing = len(value) - limit
         return value if missing <= 0 else f"{value[:limit]} [… {missing} characters left out]"
     if isinstance(value, dict):
-        return {
-            key: _truncate(held, most, is_content=key in _CONTENT_KEYS)
-            for key, held in value.items()
-        }
+        if _SIGNED_KEYS & value.keys():
+            return value
+        return {key: _truncate_member(key, held, most) for key, held in value.items()}
     if isinstance(value, list):
         return [_truncate(held, most, is_content=is_content) for held in value]
     return value
+
+
+def _truncate_member(key: str, held: Any, most: int) -> Any:
+    if key in _WHOLE_KEYS:
+        return held
+    if key not in _ARGUMENT_KEYS:
+        return _truncate(held, most, is_content=key in _CONTENT_KEYS)
+    try:
+        arguments = json.loads(held) if isinstance(held, str) else held
+    except ValueError:
+        return held
+    cut = _truncate_arguments(arguments, most)
+    return json.dumps(cut, ensure_ascii=False) if isinstance(held, str) else cut
+
+
+def _truncate_arguments(value: Any, most: int) -> Any:
+    """Cut the texts in the arguments of a call; each of them is content."""
+    if isinstance(value, dict):
+        return {key: _truncate_arguments(held, most) for key, held in value.items()}
+    if isinstance(value, list):
+        return [_truncate_arguments(held, most) for held in value]
+    return _truncate(value, most, is_content=True)
 
 
 def without_blobs(value: Any) -> tuple[Any, int]:

@@ -415,8 +415,8 @@ def with_older_index(path: Path) -> None:
 def break_one_page_of_the_log(path: Path) -> None:
     connection = apsw.Connection(str(path))
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-    pages: list[int] = [
-        row[0]
+    pages = [
+        int(str(row[0]))
         for row in connection.execute(
             "SELECT pgoffset FROM dbstat WHERE name = 'log' AND pagetype = 'leaf' ORDER BY 1"
         ).fetchall()
