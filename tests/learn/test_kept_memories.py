@@ -101,3 +101,23 @@ def test_request_to_remember_counts_after_a_rejected_proposal(stores: Stores) ->
     (proposal,) = space.proposals()
     space.reject(proposal.id)
     assert learn(store, space, "Please remember that I live in Oslo.") == ["The user lives in Oslo"]
+
+
+@pytest.mark.parametrize(
+    ("said", "added"),
+    [
+        ("I'm vegan.", "I'm also gluten-free."),
+        ("I'm a nurse.", "I'm also a yoga teacher."),
+    ],
+)
+def test_statement_that_adds_replaces_nothing(
+    rules: Store, space: Space, said: str, added: str
+) -> None:
+    assert len(learn(rules, space, said, added)) == 2
+
+
+@pytest.mark.parametrize("word", ["Armenian", "Sri Lankan", "Puerto Rican", "Capricorn", "Ok"])
+def test_nationality_is_not_taken_for_a_name(rules: Store, space: Space, word: str) -> None:
+    told = ["My name is Nadia.", "My wife is Anna.", f"I'm {word}.", f"My wife is {word}."]
+    learned = learn(rules, space, *told)
+    assert "The user's name is Nadia" in learned and "The user's wife is Anna" in learned

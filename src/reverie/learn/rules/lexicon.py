@@ -112,6 +112,14 @@ RELIGIONS = words("""
     agnostic quaker lutheran anglican methodist baptist pagan evangelical presbyterian jain
 """)
 NATIONALITIES = words("""
+    afghan albanian algerian angolan armenian azerbaijani bahamian bahraini barbadian bavarian
+    bengali beninese bhutanese botswanan breton burmese burundian californian caribbean chadian
+    chechen comorian corsican dominican emirati eritrean fijian gabonese galician gambian guinean
+    guyanese hawaiian honduran ivorian kashmiri kiwi kosovan kuwaiti kyrgyz laotian liberian
+    malagasy malawian malian mauritanian mauritian montenegrin mozambican namibian nicaraguan
+    omani paraguayan punjabi qatari salvadoran samoan sardinian sicilian somalian surinamese tajik
+    tamil tatar texan togolese tongan trinidadian turkmen tyrolean vietnamese welsh yemeni zambian
+    zimbabwean
     american arab argentinian argentine asian australian austrian bangladeshi basque belarusian
     belgian bolivian bosnian brazilian british bulgarian cambodian cameroonian canadian catalan
     chilean chinese colombian congolese croatian cuban cypriot czech danish dutch ecuadorian

@@ -216,6 +216,8 @@ _ENDED_KIN = re.compile(r" (?:is|are) no longer the user's ")
 # A name that the user gets while a remembered content is read: as somebody's, its verbs are read.
 _USER_NAME = "Zoe"
 _HAVING = ignoring_case(r"(?:have|adopted|got|rescued)(?: just)? (?=\S)")
+# "I'm also gluten-free" adds to what is known.
+_ADDS = ignoring_case(r"\b(?:also|too|as well)\b")
 # Words that correct even where an answer is expected.
 _OUTRIGHT = ignoring_case(
     r"\W*(?:(?:oops|whoops|sorry|no|wait)\W{1,4})*(?:i meant?\b|correction\b|typo\b|scratch that\b|"
@@ -331,7 +333,10 @@ def _extract_all(text: str) -> Iterator[Statement]:
 
 
 def _stated(sentence: str, mentions: Mentions) -> list[Statement]:
-    return [each for match in _read_sentence(sentence, mentions) for each in match.statements]
+    stated = [each for match in _read_sentence(sentence, mentions) for each in match.statements]
+    if _ADDS.search(sentence):
+        return [replace(each, single_valued=each.retracts) for each in stated]
+    return stated
 
 
 def _with_correction(sentence: str, later: str, mentions: Mentions) -> list[Statement]:

@@ -54,6 +54,8 @@ _NOT_NAMES = (
     lexicon.NATIONALITIES
     | lexicon.RELIGIONS
     | _words("""
+    rican lankan verdean zealander aquarius capricorn gemini libra pisces sagittarius scorpio
+    taurus virgo gen ok okay white
     monday tuesday wednesday thursday friday saturday sunday january february march july august
     september october november december today tomorrow yesterday black hispanic democrat
     republican a an the he she it they we you i me him her them us this that these those who what
