@@ -602,3 +602,36 @@ HOSTILE = [
 def test_long_and_hostile_texts_are_parsed(text: str) -> None:
     assert len(extract_statements(text)) <= MAX_STATEMENTS
     asks_to_remember(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I don't drive at night",
+        "I don't smoke in the house",
+        "I don't cook on Sundays",
+        "I don't drive to work",
+        "I don't speak French at home",
+        "I don't speak English with my parents",
+        "I have an MS in computer science",
+        "I have add, remove and update endpoints",
+    ],
+)
+def test_restricted_or_mistaken_habits_are_not_learned(text: str) -> None:
+    assert extract_statements(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "content"),
+    [
+        ("I don't drive.", "The user does not drive"),
+        ("I don't smoke anymore", None),
+        ("I don't speak French.", "The user does not speak French"),
+        ("I quit smoking in 2019", "The user quit smoking"),
+        ("I have MS.", "The user has MS"),
+        ("I have ADD.", "The user has ADD"),
+    ],
+)
+def test_general_habits_are_learned(text: str, content: str | None) -> None:
+    found = [each.content for each in extract_statements(text)]
+    assert content is None or any(each.startswith(content) for each in found), found

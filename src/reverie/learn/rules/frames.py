@@ -143,7 +143,7 @@ _HEALTH = Relation("health", "{who} {be} {value}", "health", "{small}")
 _MEDICINE = Relation("medicine", "{who} {take} {value}", "health", "{small}")
 _AID = Relation("aid", "{who} {does} {value}", "health", "{small}")
 _SPEAKS = Relation("speaks", "{who} {speak} {value}", "context", "languages")
-_SPEAKS_NOT = Relation("speaks", "{who} {do} not speak {value}", "context", "{small}")
+_SPEAKS_NOT = Relation("speaks not", "{who} {do} not speak {value}", "context", "{small}")
 _LEARNS = Relation("learns", "{who} {be} learning {value}", "context", "{small}")
 _ACTIVITY = Relation(
     *("activity", "{who} {does} {value}", "context", "{small}"),

@@ -162,6 +162,15 @@ _AFTER_TRAIT = ignoring_case(
     r"with (?:my|our|twins|triplets|"
     r"two|three|kids|children|an? (?:boy|girl)))\b"
 )
+# "I don't drive at night" and "I don't speak French at home" are no general facts.
+_UNQUALIFIED = frozenset(("abstains", "gave up", "speaks not"))
+_AFTER_ABSTENTION = ignoring_case(
+    r"\W{0,80}$|\s{0,4}[,.!…(;]|\s{1,4}[–—-]{1,4}\s|\s{1,4}(?:and|but|because|since|so|though|"
+    r"although|now|too|btw|by the way|any ?more|any longer|at all|last|(?:in|for|after) "
+    r"(?:\w{1,10} ){0,2}(?:(?:19|20)\d\d|years?|months?|january|february|march|april|may|june|july|"
+    r"august|september|october|november|december)|(?:\w{1,10} ){1,2}(?:weeks?|months?|years?) "
+    r"ago)\b"
+)
 _AFTER_FAMILY = ignoring_case(
     r"\W{0,80}$|\s{0,4}[,.!…(;]|\s{1,4}[–—-]{1,4}\s|\s{1,4}(?:and|but|who|so|because|now|too|btw|"
     r"last|"
@@ -585,6 +594,8 @@ def _is_value_end(frame: FilledFrame) -> bool:
     trait = frame.wording.relation.name in _TRAITS and not event
     allowed = _AFTER_TRAIT if trait else _AFTER_VALUE
     name = frame.wording.relation.name
+    if name in _UNQUALIFIED:
+        allowed = _AFTER_ABSTENTION
     if name in _NO_PURPOSE and _NO_PURPOSE[name].match(frame.rest):
         return False
     ends = allowed.match(frame.rest) or (event and _SINCE_THEN.match(frame.rest))

@@ -445,6 +445,8 @@ def _condition(text: str, opening: str) -> ParsedValue | None:
     end = _AFTER_CONDITION.search(text)
     value = text[: end.start()] if end else text
     words = value.lower().split()
+    if _DEGREE.match(text):
+        return None
     if not words or len(words) > 5 or _CONTEXT_DEPENDENT.search(_DIGIT.sub("", value)):
         return None
     known = (
@@ -456,6 +458,8 @@ def _condition(text: str, opening: str) -> ParsedValue | None:
     return ParsedValue(value, text[len(value) :]) if known and words[0] not in _NO_ARTICLE else None
 
 
+# "An MS in physics" is a degree, and "add" in small letters a verb.
+_DEGREE = re.compile(r"(?:an? )?(?:MS|BA|MA)\b(?: degree| in | from )|(?:an? )?(?:ms|add)\b")
 _AFTER_CONDITION = ignoring_case(
     r"[,.!…(;]|\s(?:and|but|so|since|because|for|from|in|on|which|that|with|as|now|too|last|this)\b"
 )
