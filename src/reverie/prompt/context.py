@@ -31,8 +31,12 @@ from reverie.prompt.escape import escape_line, escape_name, subject_prefix
 from reverie.prompt.session_summary import render_summary
 from reverie.prompt.validity import newest_first, validity_note
 from reverie.protocols import Owner, Transaction
-from reverie.recall.hits import comparable_groups, duplicate_groups
-from reverie.recall.near_duplicates import DEFAULT_SHARE, NearDuplicateIndex
+from reverie.recall.near_duplicates import (
+    DEFAULT_SHARE,
+    NearDuplicateIndex,
+    comparable_groups,
+    duplicate_groups,
+)
 from reverie.text.messages import (
     role_of,
     starts_turn,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,8 +20,6 @@ from reverie.recall.calibration import Evidence
 from reverie.recall.query import Query
 from reverie.recall.query_hints import Definition
 from reverie.recall.views import View
-from reverie.text.messages import speaker_of
-from reverie.text.normalize import subject_key
 
 # Hits that share this part of their terms are duplicates.
 DUPLICATE_SHARE = 0.9
@@ -230,11 +227,6 @@ def _collapse_duplicates(reads: Iterator[LoadedCandidate]) -> Iterator[LoadedCan
             first.absorb(read)
 
 
-DuplicateGroup = tuple[str | int | None, ...]
-ANY_MEMORY: DuplicateGroup = ("memory",)
-ANY_EVENT: DuplicateGroup = ("event",)
-
-
 class DuplicateFilter:
     """Finds near-duplicates among the candidates it was given.
 
@@ -248,40 +240,12 @@ class DuplicateFilter:
 
     def find_or_add(self, read: LoadedCandidate) -> LoadedCandidate | None:
         """The first candidate that this one duplicates; without one, add it and return None."""
-        place = self._texts.find(read.text, comparable_groups(read.item))
+        place = self._texts.find(read.text, near_duplicates.comparable_groups(read.item))
         if place is not None:
             return self._reads[place]
-        self._texts.add(read.text, duplicate_groups(read.item))
+        self._texts.add(read.text, near_duplicates.duplicate_groups(read.item))
         self._reads.append(read)
         return None
-
-
-def duplicate_groups(item: Memory | Event) -> tuple[DuplicateGroup, ...]:
-    """The groups of a ``NearDuplicateIndex`` that a memory or event is added to."""
-    if isinstance(item, Memory):
-        return (ANY_MEMORY, _subject_group(item))
-    return (ANY_EVENT, _speaker_group(item))
-
-
-def comparable_groups(item: Memory | Event) -> tuple[DuplicateGroup, ...]:
-    """The groups that a memory or event can be a duplicate in.
-
-    Memories of two subjects, times or metadata say two things in the same words, and so do events
-    of two speakers. A memory can say the same as any event.
-    """
-    if isinstance(item, Memory):
-        return (ANY_EVENT, _subject_group(item))
-    return (ANY_MEMORY, _speaker_group(item))
-
-
-def _subject_group(memory: Memory) -> DuplicateGroup:
-    metadata = json.dumps(memory.metadata, sort_keys=True, default=str)
-    times = (memory.happened_at, memory.valid_from, memory.valid_to)
-    return ("memory", subject_key(memory.subject), *times, metadata)
-
-
-def _speaker_group(event: Event) -> DuplicateGroup:
-    return ("event", event.user, event.role, speaker_of(event.message))
 
 
 def build_hit(read: LoadedCandidate, explain: bool, degraded: str | None) -> Hit:

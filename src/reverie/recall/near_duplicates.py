@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Hashable, Iterable
 from functools import lru_cache
 from math import ceil
 
+from reverie.model import Event, Memory
 from reverie.text.analyzer import STOP_WORDS, query_terms
+from reverie.text.messages import speaker_of
+from reverie.text.normalize import subject_key
 
 _WORD = re.compile(r"\w+")
 # Stop words that carry no meaning of their own.
@@ -32,6 +36,9 @@ _NEGATION = re.compile(
 
 # The share of terms above which a prompt shows two texts as one.
 DEFAULT_SHARE = 0.5
+DuplicateGroup = tuple[str | int | None, ...]
+ANY_MEMORY: DuplicateGroup = ("memory",)
+ANY_EVENT: DuplicateGroup = ("event",)
 
 
 def is_near_duplicate(one: str, other: str, share: float = DEFAULT_SHARE) -> bool:
@@ -73,6 +80,34 @@ def is_near_duplicate(one: str, other: str, share: float = DEFAULT_SHARE) -> boo
             (other, other_terms, one_terms),
         )
     )
+
+
+def duplicate_groups(item: Memory | Event) -> tuple[DuplicateGroup, ...]:
+    """The groups of a ``NearDuplicateIndex`` that a memory or event is added to."""
+    if isinstance(item, Memory):
+        return (ANY_MEMORY, _subject_group(item))
+    return (ANY_EVENT, _speaker_group(item))
+
+
+def comparable_groups(item: Memory | Event) -> tuple[DuplicateGroup, ...]:
+    """The groups that a memory or event can be a duplicate in.
+
+    Memories of two subjects, times or metadata say two things in the same words, and so do events
+    of two speakers. A memory can say the same as any event.
+    """
+    if isinstance(item, Memory):
+        return (ANY_EVENT, _subject_group(item))
+    return (ANY_MEMORY, _speaker_group(item))
+
+
+def _subject_group(memory: Memory) -> DuplicateGroup:
+    metadata = json.dumps(memory.metadata, sort_keys=True, default=str)
+    times = (memory.happened_at, memory.valid_from, memory.valid_to)
+    return ("memory", subject_key(memory.subject), *times, metadata)
+
+
+def _speaker_group(event: Event) -> DuplicateGroup:
+    return ("event", event.user, event.role, speaker_of(event.message))
 
 
 class NearDuplicateIndex:
