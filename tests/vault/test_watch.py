@@ -283,6 +283,11 @@ def test_watch_distinguishes_real_folders_from_linked_ones(tmp_path: Path) -> No
     assert vault_watch._unwatched(tmp_path, ["new"], set(folders))
 
 
+def all_written(folder: Path) -> bool:
+    """Whether each file has the front matter that Reverie gives it."""
+    return all(path.read_bytes().startswith(b"---\n") for path in folder.glob("*.md"))
+
+
 def test_watch_is_not_delayed_by_changes_in_our_own_folder(living: Living) -> None:
     """Whoever looks at a vault touches the files of its cache, perhaps all the time."""
     folder = living.root / "ana" / "facts"
@@ -300,6 +305,8 @@ def test_watch_is_not_delayed_by_changes_in_our_own_folder(living: Living) -> No
             for number in range(3):
                 (folder / f"{number}.md").write_text(f"Fact {number}\n", encoding="utf-8")
                 eventually(partial(has, living, number + 1))
+            # A file that was only just read is written once more, with its front matter.
+            eventually(partial(all_written, folder))
             # Not any file: beside them may be the draft of one that is written again.
             next(folder.glob("*.md")).unlink()
             eventually(partial(has, living, 2))
