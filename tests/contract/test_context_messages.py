@@ -26,9 +26,11 @@ def test_arguments_of_a_cut_call_stay_json(space: Space, tokens: int) -> None:
     session.append(user("write the file"))
     session.append(call(path="a.py", text="line of code\n" * 400, more=["x" * 3_000]))
     session.append({"role": "tool", "tool_call_id": "c1", "content": "ok"})
-    for message in session.context(tokens=tokens).history:
-        for each in message.get("tool_calls", ()):
-            assert json.loads(each["function"]["arguments"])["path"] == "a.py"
+    history = session.context(tokens=tokens).history
+    calls = [each for message in history for each in message.get("tool_calls", ())]
+    assert calls or tokens < 500
+    for each in calls:
+        assert json.loads(each["function"]["arguments"])["path"] == "a.py"
 
 
 @pytest.mark.parametrize("tokens", [300, 600, 1_000])
@@ -50,6 +52,5 @@ def test_image_and_signature_are_whole_or_left_out(space: Space, tokens: int) ->
     part = {"type": "image_url", "image_url": {"url": image}}
     session.append({"role": "tool", "tool_call_id": "c1", "content": [part]})
     shown = json.dumps(session.context(tokens=tokens).history)
-    assert "characters left out" not in shown or image[:60] not in shown
     assert "iVBOR" not in shown or image in shown
     assert "EqQBC" not in shown or signature in shown

@@ -102,7 +102,7 @@ class Plan(NamedTuple):
     """The changes planned from one turn, and what they were planned on.
 
     ``seen`` is the last position of the log then, ``later`` are the turns that had overtaken it,
-    ``retracted`` the slots of what the turn retracts.
+    ``retracted`` the slots of what the turn retracts, or of what later turns end.
     """
 
     changes: Sequence[PlannedChange]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Hashable, Iterable
 from functools import lru_cache
@@ -11,6 +10,7 @@ from math import ceil
 from reverie.model import Event, Memory
 from reverie.text.analyzer import STOP_WORDS, query_terms
 from reverie.text.messages import speaker_of
+from reverie.text.metadata import to_canonical
 from reverie.text.normalize import subject_key
 
 _WORD = re.compile(r"\w+")
@@ -101,9 +101,8 @@ def comparable_groups(item: Memory | Event) -> tuple[DuplicateGroup, ...]:
 
 
 def _subject_group(memory: Memory) -> DuplicateGroup:
-    metadata = json.dumps(memory.metadata, sort_keys=True, default=str)
     times = (memory.happened_at, memory.valid_from, memory.valid_to)
-    return ("memory", subject_key(memory.subject), *times, metadata)
+    return ("memory", subject_key(memory.subject), *times, to_canonical(memory.metadata))
 
 
 def _speaker_group(event: Event) -> DuplicateGroup:
