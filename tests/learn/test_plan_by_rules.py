@@ -91,3 +91,58 @@ def test_request_about_a_person_names_them(told: Told) -> None:
     assert not any(
         memory.content.startswith(("She", "He", "They")) for memory in told.space.memories()
     )
+
+
+def test_two_sons_told_apart_by_age_are_both_remembered(told: Told) -> None:
+    contents = told("My older son is 7.", "My younger son is 4.", "My older son is 8.")
+    assert contents == [
+        "The user's older son is 8 years old",
+        "The user's younger son is 4 years old",
+    ]
+
+
+def test_former_boss_does_not_replace_the_present_one(told: Told) -> None:
+    assert told("My boss is Anna.", "My old boss is Peter.") == ["The user's boss is Anna"]
+
+
+def test_opening_hours_of_a_favourite_do_not_replace_it(told: Told) -> None:
+    contents = told(
+        "My favourite restaurant is Noma.", "My favourite restaurant is closed on Mondays."
+    )
+    assert contents == ["The user's favourite restaurant is Noma"]
+
+
+def test_opposite_preference_replaces_the_earlier_one(told: Told) -> None:
+    contents = told("I prefer tea over coffee.", "I prefer coffee to tea.", "I prefer tabs.")
+    assert contents == ["The user prefers coffee over tea", "The user prefers tabs"]
+
+
+def test_diet_that_is_given_up_is_forgotten(told: Told) -> None:
+    assert told("I'm vegan.", "I'm no longer vegan.") == []
+
+
+def test_home_that_another_person_left_is_forgotten(told: Told) -> None:
+    contents = told("My sister Mia lives in Rome.", "Mia is vegan.", "My sister no longer works.")
+    assert "Mia lives in Rome" in contents
+    assert "Mia lives in Rome" not in told("My sister Mia no longer lives in Rome.")
+
+
+def test_retirement_ends_the_job_at_an_employer(told: Told) -> None:
+    assert told("I work at Equinor.", "I retired.") == ["The user is retired"]
+    assert told("I work at Bosch.") == ["The user works at Bosch"]
+
+
+def test_new_employer_ends_unemployment_and_leaves_the_occupation(told: Told) -> None:
+    assert told("I'm unemployed.", "I work at Bosch.") == ["The user works at Bosch"]
+    contents = told("I work as a nurse.", "I work at Equinor.")
+    assert contents == ["The user works as a nurse", "The user works at Equinor"]
+
+
+def test_divorce_ends_the_marriage_and_keeps_the_other_people(told: Told) -> None:
+    contents = told("My wife is Ingrid.", "My sister is Mia.", "I'm divorced.")
+    assert contents == ["The user is divorced", "The user's sister is Mia"]
+
+
+def test_death_that_is_told_by_a_relative_date_has_the_day(told: Told) -> None:
+    contents = told("My dog Rex died last week.")
+    assert any(each.startswith("Rex died last week (said on 20") for each in contents)

@@ -156,12 +156,16 @@ def _doubtful_changes(runtime: Runtime, turn: UserTurn) -> list[PlannedChange]:
 def read_statements(turn: UserTurn) -> list[rules.Statement]:
     """Return what a turn states, by rules."""
     statements = rules.extract_statements(turn.text) or _read_correction(turn)
-    return [_with_day(each, turn.said_at) for each in statements]
+    return [
+        each
+        for stated in statements
+        for each in (_with_day(stated, turn.said_at), *rules.implied_ends(stated))
+    ]
 
 
 def _with_day(statement: rules.Statement, said_at: int) -> rules.Statement:
     """Add the day on which a plan was told: "on Friday" and "in May" mean nothing without it."""
-    if not statement.is_plan or not said_at or _YEAR.search(statement.content):
+    if not statement.needs_day or not said_at or _YEAR.search(statement.content):
         return statement
     said = to_datetime(said_at).date().isoformat()
     return replace(statement, content=f"{statement.content} (said on {said})")
@@ -216,8 +220,10 @@ def plan_by_rules(
                 del planned[slot]
         elif known is None:
             # What was never remembered may still be said in an earlier turn that is recalled.
-            if not found.taught_later:
+            if not statement.implied and not found.taught_later:
                 planned[slot] = _addition(statement)
+        elif statement.value is None and overtaken.is_end(known):
+            continue
         elif nfkc_casefold(known.content) != nfkc_casefold(
             statement.content
         ) and overtaken.mentions(before.content if before else known.content, statement):

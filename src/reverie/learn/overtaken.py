@@ -103,9 +103,12 @@ def statement_slot(statement: Statement) -> Slot | None:
 def mentions(content: str, retraction: Statement) -> bool:
     """Whether a content speaks of what a statement retracts.
 
-    Values are compared whole: who left York has not left New York.
+    Values are compared whole: who left York has not left New York. A retraction without a value
+    ends whatever its subject had.
     """
-    value = _value_key(retraction.value or "")
+    if retraction.value is None:
+        return True
+    value = _value_key(retraction.value)
     if not value:
         return False
     read = read_content(content, retraction.subject or "")
@@ -227,13 +230,13 @@ def find_known(
     """Find the living memory of a slot that a turn at this position changes."""
     known = [each for each in _list_taught(tx, owner, slot, now) if slot.holds(each[1])]
     earlier = [each for each in known if each[0] <= position]
-    newest = max(earlier, key=lambda each: (not _is_end(each[1]), each[0]), default=(0, None))[1]
-    taught_later = any(taught > position and not _is_end(memory) for taught, memory in known)
-    ends = (memory for _, memory in earlier if _is_end(memory) and memory is not newest)
+    newest = max(earlier, key=lambda each: (not is_end(each[1]), each[0]), default=(0, None))[1]
+    taught_later = any(taught > position and not is_end(memory) for taught, memory in known)
+    ends = (memory for _, memory in earlier if is_end(memory) and memory is not newest)
     return KnownOfSubject(newest, taught_later, tuple(ends))
 
 
-def _is_end(memory: Memory) -> bool:
+def is_end(memory: Memory) -> bool:
     """Whether a memory only says that something is no longer so, as the rules word it."""
     return ENDED in memory.content
 

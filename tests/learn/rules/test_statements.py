@@ -195,6 +195,48 @@ STATEMENTS = [
         "The user no longer works at Acme; The user works at Initech",
     ),
     ("I love tea. I love tea!", "The user loves tea"),
+    # several people of one kind
+    (
+        "My older son is 7. My younger son is 4.",
+        "The user's older son is 7 years old; The user's younger son is 4 years old",
+    ),
+    ("My older son is Max", "The user's older son is Max"),
+    ("My little sister is vegan.", "The user's little sister is vegan"),
+    ("My new boss is Karin", "The user's boss is Karin"),
+    ("My old friend Tom is vegan", "The user's friend is Tom; Tom is vegan"),
+    ("I have a son. He's 7.", "The user has a son; The user's son is 7 years old"),
+    ("My neighbour has a son. He's 7.", "The user's neighbour has a son"),
+    ("My sister Mia met a man. He is a nurse.", "The user's sister is Mia"),
+    ("My kids are 4 and 9.", "The user's kids are 4 and 9 years old"),
+    ("My kids are 3, 5 and 9 years old.", "The user's kids are 3, 5 and 9 years old"),
+    # several values after one verb
+    ("I'm diabetic and allergic to nuts.", "The user is diabetic; The user is allergic to nuts"),
+    (
+        "I'm 34, vegan and allergic to nuts.",
+        "The user is 34 years old; The user is vegan; The user is allergic to nuts",
+    ),
+    (
+        "My son is autistic and on Ritalin",
+        "The user's son is autistic; The user's son takes Ritalin",
+    ),
+    ("I have a cat and two dogs.", "The user has a cat; The user has two dogs"),
+    ("I have asthma and a bad knee", "The user has asthma; The user has a bad knee"),
+    # a condition that is a wish
+    (
+        "I'm allergic to nuts. If you suggest recipes, leave them out.",
+        "The user is allergic to nuts",
+    ),
+    (
+        "I'm allergic to nuts. If you suggest a recipe leave them out",
+        "The user is allergic to nuts",
+    ),
+    # ends
+    ("I'm no longer vegan.", "The user is no longer vegan"),
+    ("I'm not vegan anymore.", "The user is no longer vegan"),
+    (
+        "My sister Mia no longer lives in Rome",
+        "The user's sister is Mia; Mia no longer lives in Rome",
+    ),
 ]
 
 LEFT_ALONE = {
@@ -295,6 +337,13 @@ LEFT_ALONE = {
         I was born on a Monday | I was born in a small town | My favourite part is when he dies
         My favourite thing is that one | My favourite colour is not blue
         My favourite song is this one | I'm allergic to it | I'm allergic to mornings
+    """,
+    "former and fictional": """
+        My old boss is Peter | My old wife is Anna | I live in Tokyo in Animal Crossing
+        I live in a village in Minecraft | I'm Groot | I'm Going Home | I'm 20 in line
+        I moved to Bitwarden | I moved to Proton Pass | I stopped taking it
+        I stopped taking notes | I hate myself | My favourite restaurant is closed on Mondays
+        My favourite band is playing tonight | My favourite show is back
     """,
     "no likes that mean something": """
         I love it | I love this | I like that idea | I like the idea | I like the second one
@@ -430,7 +479,7 @@ ABOUT = [
     ("I work at Acme", "context", "work", True, "Acme"),
     ("I'm on the Design team", "context", "team", True, "Design"),
     ("I work as a nurse", "context", "job", True, "a nurse"),
-    ("I prefer tea to coffee", "preference", None, False, "tea over coffee"),
+    ("I prefer tea to coffee", "preference", "coffee or tea", True, "tea over coffee"),
     ("I love New York", "preference", "new york", True, "New York"),
     ("I don't like fish", "preference", "fish", True, "fish"),
     ("My favourite Greek dish is fava", "preference", "favourite Greek dish", True, "fava"),

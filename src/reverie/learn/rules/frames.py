@@ -132,7 +132,10 @@ _ALLERGY = Relation(
     *("allergy", "{who} {be} allergic to {value}", "health", "{small} allergy", True),
     ended="{who} {be} no longer allergic to {value}",
 )
-_DIET = Relation("diet", "{who} {be} {value}", "health", "diet", True)
+_DIET = Relation(
+    *("diet", "{who} {be} {value}", "health", "diet", True),
+    ended="{who} {be} no longer {value}",
+)
 _EATS = _DIET._replace(content="{who} {does} {value}")
 _AVOIDS = Relation("avoids", "{who} {do} not {verb} {value}", "health", "{small}")
 _ABSTAINS = Relation("abstains", "{who} {do} not {value}", "health", "{value}")
@@ -227,6 +230,10 @@ _GOAL = (
     r"(?:quit|stop) (?:smoking|drinking|vaping)|get (?:pregnant|fit|fitter|in shape|healthier)|"
     r"conceive|"
     r"save (?:money|up)|cut (?:down|back) on [a-z]{3,15})"
+)
+_NOT_CONSUMED = (
+    r"(?!(?:it|them|this|that|these|those|any|anything|so|too|the|an?|my|part|care|notes|place|"
+    r"time|turns|risks|photos|pictures|calls|on|off|up|out|over|in|from|for)\b)"
 )
 _UNTIL_NOW = r"(?= .{2,60} (?:since|for|all (?:my|his|her) life)\b)"
 _ROLES = "|".join(sorted(lexicon.FAMILY_ROLES))
@@ -337,6 +344,8 @@ WORDINGS = (
     Wording(_NATIONALITY, "be", "", "nationality"),
     Wording(_RELIGION, "be", "(?:an? )?(?:practi[sc]ing |devout |observant )?", "religion"),
     Wording(_DIET, "be", "(?:an? )?(?:strict |lifelong )?", "diet"),
+    Wording(_DIET, "be", "no longer (?:an? )?", "diet", retracts=True),
+    Wording(_DIET, "be", f"not (?:an? )?(?P<value>{_WORDS}){_ANY_MORE}", "diet", retracts=True),
     Wording(_DIET, "have", f"been(?: an?)?{_UNTIL_NOW}", "diet", "settled"),
     Wording(_DIET, "went|became|turned", "(?:an? )?", "diet", "event"),
     Wording(_EATS, "eat|keep", "(?:strictly |only )?", "diet"),
@@ -353,7 +362,7 @@ WORDINGS = (
     Wording(
         _GAVE_UP,
         "stopped|quit",
-        "(?P<value>(?:eating|drinking|taking) [\\w-]{2,20})",
+        f"(?P<value>(?:eating|drinking|taking) {_NOT_CONSUMED}[\\w-]{{2,20}})",
         aspect="settled",
     ),
     Wording(
@@ -619,7 +628,7 @@ def render(template: str, who: Person, frame: FilledFrame) -> str:
     parts = {
         **frame.groups,
         "who": who.label,
-        "kin": who.kind,
+        "kin": who.kin,
         "value": value + frame.groups.get("often", ""),
         "small": _ARTICLE.sub("", what.lower()),
         "kind": _MINE.sub("their", frame.groups.get("kind", "")),

@@ -19,10 +19,9 @@ from reverie.learn.rules.values import parse_person
 _MAX_KIND_WORDS = 2
 KINDS = lexicon.SINGLE_KIN | lexicon.MANY_KIN | lexicon.ANIMALS
 _PLURALS = lexicon.PLURAL_KIN | lexicon.PLURAL_ANIMALS
-_QUALIFIERS = lexicon.words("""
-    new best older younger elder eldest oldest youngest little big twin current other dear good
-    old close
-""")
+_QUALIFIERS = lexicon.words("new best current dear good old close twin")
+# Which of several people is meant: the older son and the younger son are two.
+_DISTINCTIONS = lexicon.words("older younger elder eldest oldest youngest little big other")
 # People who are named without "my".
 _OWN_FAMILY = {"Dad": "dad", "Mum": "mum", "Mom": "mom", "Grandma": "grandma", "Gran": "gran"}
 
@@ -36,6 +35,10 @@ _APPOSITION = re.compile(r"([A-Z][\w'-]{1,30}), (?=[mM]y |[oO]ur )")
 _I = re.compile(r"(?:I|i|[Ww]e)(?=[\s'])")
 _MY = re.compile(r"(?:[Mm]y|MY|[Oo]ur)\s{1,4}")
 _ANY_MY = ignoring_case(r"\b(?:my|our)\s")
+# Somebody whom a pronoun may mean as well: "My neighbour has a son. He's 7."
+_SOMEBODY = ignoring_case(
+    r"(?<!is )(?<!'s )(?<!am )(?<!'m )(?<!was )\b(?:an?|the|his|her|their|another|some)\s"
+)
 _VERB_AFTER_NAME = re.compile(r" (?:is|was|has|will|[a-z]{2,12}s)\b")
 _PRONOUN = ignoring_case(r"(?:(?P<she>she|her)|(?P<he>he|his)|(?P<they>they|their))(?=[\s'])")
 _POSSESSIVE = ignoring_case(r"(?:her|his|their)$")
@@ -83,6 +86,7 @@ class Person:
     kind: str = ""
     name: str = ""
     plural: bool = False
+    distinction: str = ""  # "older", of somebody without a name
 
     @property
     def is_user(self) -> bool:
@@ -94,12 +98,17 @@ class Person:
         """How a memory calls them."""
         if self.is_user:
             return f"The user and {self.name}" if self.name else "The user"
-        return self.name or f"The user's {self.kind}"
+        return self.name or f"The user's {self.kin}"
+
+    @property
+    def kin(self) -> str:
+        """What they are to the user: "sister", "older son"."""
+        return f"{self.distinction} {self.kind}".strip()
 
     @property
     def subject(self) -> str:
         """Who a memory about them is about."""
-        return self.name or self.kind
+        return self.name or self.kin
 
     def may_be(self, pronoun: re.Match[str]) -> bool:
         """Whether a pronoun can mean them."""
@@ -147,6 +156,9 @@ class Mentions:
         for mine in _ANY_MY.finditer(sentence):
             if found := _read_kin(sentence[mine.end() : mine.end() + 80]):
                 self.add(found[0])
+        for other in _SOMEBODY.finditer(sentence):
+            if found := _read_kin(sentence[other.end() : other.end() + 80]):
+                self.strangers[found[0]] = self.sentence
         if (named := parse_person(sentence, most_words=2)) and _VERB_AFTER_NAME.match(named.rest):
             self.strangers[Person("acquaintance", named.value)] = self.sentence
 
@@ -165,18 +177,19 @@ class Mentions:
 
         ``strangers``: also somebody who was only named, not as one of the user's own people.
         """
-        everybody = self.seen | self.strangers if strangers else self.seen
         found = [
             person
-            for person, sentence in everybody.items()
+            for person, sentence in (self.strangers | self.seen).items()
             if sentence >= self.sentence - 1 and person.may_be(pronoun)
         ]
         # "My son" and then "my son Max" are the same.
-        named = {each.name: each for each in reversed(found) if each.name}
+        named = {each.name: each for each in found if each.name}
         kinds = {each.kind for each in named.values()}
         others = [each for each in found if not each.name and each.kind not in kinds]
         candidates = [*named.values(), *others]
-        return candidates[0] if len(candidates) == 1 else None
+        if len(candidates) != 1 or not (strangers or candidates[0] in self.seen):
+            return None
+        return candidates[0]
 
 
 def find_pronoun(text: str, mentions: Mentions) -> tuple[re.Match[str], Person | None] | None:
@@ -209,7 +222,7 @@ def _read_my(text: str, my: str, mentions: Mentions) -> Iterator[Clause]:
     if found := _read_kin(text):
         person, rest = found
         mentions.add(person)
-        yield from _predicates(person, rest, f"{my}{person.kind}")
+        yield from _predicates(person, rest, f"{my}{person.kin}")
     else:
         yield Clause(USER, f"'s {_COPULA.sub(' be', text, count=1)}", my)
 
@@ -217,20 +230,24 @@ def _read_my(text: str, my: str, mentions: Mentions) -> Iterator[Clause]:
 def _read_kin(text: str) -> tuple[Person, str] | None:
     """Read "new boss Karin hates mail" as the person and the rest of the clause."""
     tokens = list(re.finditer(r"[^\s,.!…;:()']+(?:-in-law)?", text[:80]))
-    while tokens and tokens[0][0] in _QUALIFIERS:
-        tokens = tokens[1:]
+    qualifiers = []
+    while tokens and tokens[0][0] in _QUALIFIERS | _DISTINCTIONS:
+        qualifiers.append(tokens.pop(0)[0])
+    distinction = next((each for each in qualifiers if each in _DISTINCTIONS), "")
     for length in range(min(_MAX_KIND_WORDS, len(tokens)), 0, -1):
         kind = text[tokens[0].start() : tokens[length - 1].end()]
         known = kind if kind == "GP" else kind.lower() if kind.islower() else ""
         plural = known in _PLURALS
         if known != "GP" and known not in KINDS and not plural:
             continue
+        if "old" in qualifiers and known in lexicon.SINGLE_KIN:
+            return None  # "my old boss" is no longer the boss
         rest = text[tokens[length - 1].end() :]
         apposed = rest.startswith(", ")
         named = None if plural else parse_person(rest[2 if apposed else 1 :], most_words=2)
         if named and rest[:1] in " ," and (not apposed or named.rest.startswith(",")):
             return Person(known, named.value), named.rest.removeprefix(",")
-        return Person(known, plural=plural), rest
+        return Person(known, plural=plural, distinction=distinction), rest
     return None
 
 
@@ -284,6 +301,9 @@ def base_form(text: str, third_person: bool) -> str:
         return _perfect(rest)
     if small in _NOT:
         return _after_verb(_NOT[small], rest)
+    if small == "no" and third_person:
+        longer, after = _first_word(rest)
+        return f"no {longer} {base_form(after, third_person)}".strip()
     if small in {"do", "does", "can"}:
         following, after = _first_word(rest)
         if following == "not":

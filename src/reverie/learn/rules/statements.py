@@ -15,9 +15,10 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from reverie.learn.rules import lexicon
-from reverie.learn.rules.frames import KIN, FilledFrame, find_frames, inflect, render
+from reverie.learn.rules.frames import KIN, FilledFrame, Relation, find_frames, inflect, render
 from reverie.learn.rules.own_words import find_own_words
 from reverie.learn.rules.people import (
+    KINDS,
     USER,
     Clause,
     Mentions,
@@ -53,8 +54,10 @@ class Statement:
 
     ``relation`` names what it says of its subject ("home", "diet"). ``single_valued``: a later
     statement of the same relation about the same subject replaces it. ``retracts``: it says that
-    something is no longer so. ``explicit``: the person asked for it to be remembered. ``is_plan``:
-    its date is as the person said it, so that it needs the day on which it was said.
+    something is no longer so; without a ``value``, whatever it is. ``implied``: it only follows
+    from another statement, and is not remembered itself. ``explicit``: the person asked for it to
+    be remembered. ``needs_day``: its date is as the person said it ("on Friday", "last week"), so
+    that it needs the day on which it was said.
     """
 
     content: str
@@ -65,7 +68,8 @@ class Statement:
     value: str | None = None
     explicit: bool = False
     relation: str = ""
-    is_plan: bool = False
+    needs_day: bool = False
+    implied: bool = False
 
 
 # Verbs that make "always" or "never" a request to the assistant: "Always a pleasure" is none.
@@ -94,7 +98,8 @@ _MATERIAL = ignoring_case(
 )
 _RETRACTION = ignoring_case(
     r"(?:not|just kidding|kidding|just joking|joking|jk|i wish|i left|i quit|lol|psych|as if|"
-    r"yeah,? right|in my dreams|said no|or (?:not|at least|so)|if|unless|only|until|for now|"
+    r"yeah,? right|in my dreams|said no|or (?:not|at least|so)|if(?! you\b)(?![^,]*,)|unless|only|"
+    r"until|for now|"
     r"but (?:only|not|then|now)|at least|then|later|after that|afterwards|eventually)\b|/s\b"
 )
 _LAUGH = ignoring_case(r",? ?\b(?:lol|lmao|rofl|haha\w{0,20}|jk)\b")
@@ -128,7 +133,10 @@ _DOUBT = ignoring_case(
     r"speak|in the family|in name only|"
     r"or (?:so|something|at least|not)|in (?:the|this|my|a|our) (?:game|story|book|novel|film|"
     r"movie|"
-    r"play|show|simulation))\b|/s\b|🙄|"
+    r"play|show|simulation)|in (?:animal crossing|minecraft|fortnite|roblox|skyrim|oblivion|"
+    r"stardew valley|the sims|sims \d|second life|world of warcraft|wow|zelda|pok[eé]mon|gta|"
+    r"cyberpunk|elden ring|terraria|valheim|civ(?:ilization)?|final fantasy|runescape|vrchat|"
+    r"dungeons and dragons|d&d|dnd))\b|/s\b|🙄|"
     r",? (?:right|correct|eh|huh|innit|no|yeah|not|don't i|isn't (?:it|he|she))\W{0,20}$"
 )
 _PASSING = ignoring_case(
@@ -224,6 +232,10 @@ _USER_LABEL = re.compile(r"^The user\b")
 _ENDED_KIN = re.compile(r" (?:is|are) no longer the user's ")
 # A name that the user gets while a remembered content is read: as somebody's, its verbs are read.
 _USER_NAME = "Zoe"
+# A further value that shares the verb: not a name, which may be whom the sentence is said to.
+_FURTHER = re.compile(r"(?:,? and |, )(?:also )?(?=[a-z0-9])")
+# When something happened, told from the day on which it is said.
+_AGO = ignoring_case(r"(?:last|this|yesterday|on (?:mon|tues|wednes|thurs|fri|satur|sun)day)\b")
 _HAVING = ignoring_case(r"(?:have|adopted|got|rescued)(?: just)? (?=\S)")
 # "I'm also gluten-free" adds to what is known.
 _ADDS = ignoring_case(r"\b(?:also|too|as well)\b")
@@ -285,6 +297,43 @@ def read_content(content: str, subject: str) -> tuple[Statement, ...]:
         if found := _read_predicate(reading, "", mentions):
             return tuple(found[0])
     return ()
+
+
+_NO_WORK = ("retired", "unemployed", "jobless", "between jobs", "out of work")
+_NO_PARTNER = {
+    "divorced": ("wife", "husband", "spouse"),
+    "single": ("wife", "husband", "spouse", "partner", "girlfriend", "boyfriend", "gf", "bf"),
+}
+
+
+def implied_ends(statement: Statement) -> list[Statement]:
+    """Return what a statement ends without saying it: who has retired works nowhere."""
+    if statement.retracts:
+        return []
+    state = statement.content.partition(" is ")[2]
+    of_others = statement.category == "person"
+    if statement.relation == "job" and state in _NO_WORK:
+        return [_implied_end(statement, statement.subject if of_others else "work", "work")]
+    if statement.relation == "work":
+        subject = statement.subject if of_others else "job"
+        return [_implied_end(statement, subject, "job", state) for state in _NO_WORK]
+    if statement.relation == "marital" and statement.subject == "marital status":
+        return [_implied_end(statement, kind, KIN.name) for kind in _NO_PARTNER.get(state, ())]
+    return []
+
+
+def _implied_end(
+    statement: Statement, subject: str | None, relation: str, value: str | None = None
+) -> Statement:
+    return Statement(
+        f"This ends what {statement.content} contradicts",
+        statement.category,
+        subject,
+        retracts=True,
+        value=value,
+        relation=relation,
+        implied=True,
+    )
 
 
 def extract_requests(text: str) -> Iterator[str]:
@@ -538,10 +587,10 @@ def _introduce(who: Person, clause: str) -> list[Statement]:
 
 
 def _kin(person: Person, ended: bool) -> Statement:
-    single = person.kind in lexicon.SINGLE_KIN
+    single = person.kind in lexicon.SINGLE_KIN and not person.distinction
     content = KIN.ended if ended else KIN.content
     return Statement(
-        content.format(kin=person.kind, value=person.name),
+        content.format(kin=person.kin, value=person.name),
         KIN.category,
         person.kind if single else person.name,
         single,
@@ -555,8 +604,24 @@ def _read_predicate(
     reading: Clause, qualified: str, mentions: Mentions
 ) -> tuple[list[Statement], bool] | None:
     """Return what a predicate states, and whether that is all it says."""
-    if family := _read_family(reading, mentions):
-        return family
+    found = _read_family(reading, mentions) or _read_frame(reading, qualified, mentions)
+    if found is None:
+        return None
+    statements, rest = found
+    # "I'm diabetic and allergic to nuts", "I have a cat and two dogs": the verb is said once.
+    verb = reading.predicate.partition(" ")[0]
+    further = _FURTHER.match(rest) if verb in {"be", "have"} else None
+    if further is not None:
+        again = reading._replace(predicate=f"{verb} {rest[further.end() :]}")
+        if more := _read_predicate(again, qualified, mentions):
+            return [*statements, *more[0]], more[1]
+    return statements, not re.search(r"\w", rest)
+
+
+def _read_frame(
+    reading: Clause, qualified: str, mentions: Mentions
+) -> tuple[list[Statement], str] | None:
+    """Return what the first value of a predicate states, and the text after it."""
     for frame in find_frames(*reading):
         if not _holds(frame, qualified) or not _is_value_end(frame):
             continue
@@ -564,7 +629,7 @@ def _read_predicate(
             continue
         statements = [_statement(reading.who, frame)]
         if frame.wording.relation is KIN:
-            mentions.add(Person(reading.who.kind, frame.value))
+            mentions.add(replace(reading.who, name=frame.value))
         rest = frame.rest
         if frame.wording.relation.name in {"job", "work"} and not frame.wording.retracts:
             # "a nurse at Haukeland", "at Haukeland as a nurse"
@@ -573,7 +638,7 @@ def _read_predicate(
                 if more.wording.relation.name in {"job", "work"} and _is_value_end(more):
                     statements.append(_statement(reading.who, more))
                     rest = more.rest
-        return statements, not re.search(r"\w", rest)
+        return statements, rest
     return None
 
 
@@ -605,40 +670,52 @@ def _is_value_end(frame: FilledFrame) -> bool:
 def _statement(who: Person, frame: FilledFrame) -> Statement:
     relation, retracts = frame.wording.relation, frame.wording.retracts
     if relation is KIN:
-        return _kin(Person(who.kind, frame.value), retracts)
+        return _kin(replace(who, name=frame.value), retracts)
     # Somebody's wedding is an event of the user's life; their home is a fact about them.
     others = (not who.is_user or bool(who.name)) and relation.name != "event"
     about_user = relation.subject and render(relation.subject, who, frame)
     return Statement(
         content=render(relation.ended if retracts else relation.content, who, frame),
         category="person" if others and not who.is_user else relation.category,
-        subject=who.subject if others else about_user,
-        single_valued=relation.single_valued and not (others and relation.name in _MANY_OF_OTHERS),
+        subject=who.subject if others else about_user or _choice(relation, frame.value),
+        single_valued=_is_single(relation, others, frame.value),
         retracts=retracts,
         value=frame.value or None,
         relation=relation.name,
-        is_plan=frame.wording.aspect == "plan",
+        needs_day=frame.wording.aspect == "plan" or bool(_AGO.match(frame.groups.get("when", ""))),
     )
+
+
+def _choice(relation: Relation, value: str) -> str | None:
+    """Return "coffee or tea" for a preference of one over the other, in either order."""
+    both = value.split(" over ")
+    return " or ".join(sorted(both)) if relation.name == "prefers" and len(both) == 2 else None
+
+
+def _is_single(relation: Relation, others: bool, value: str) -> bool:
+    """Whether a later statement of the relation, about the same subject, replaces this one."""
+    if others and (relation.name in _MANY_OF_OTHERS or relation.name == "prefers"):
+        return False
+    return relation.single_valued or _choice(relation, value) is not None
 
 
 # Relations whose subject tells the facts about the user apart, but not those about others.
 _MANY_OF_OTHERS = frozenset(("allergy", "attribute", "favourite", "habit", "likes", "plan"))
 
 
-def _read_family(reading: Clause, mentions: Mentions) -> tuple[list[Statement], bool] | None:
-    """Read "have two kids, Jonas and Freya" and "have a cat named Pus"."""
+def _read_family(reading: Clause, mentions: Mentions) -> tuple[list[Statement], str] | None:
+    """Read "have two kids, Jonas and Freya" and "have a cat named Pus", and return the rest."""
     who, predicate, _ = reading
     if who.plural and who.kind and (named := _ARE.match(predicate)):
         names, rest = parse_names(predicate[named.end() :])
         of_kind = Family(who.kind, who.kind, names, rest)
         members = [_family_member(USER, of_kind, name) for name in names]
         named_so = len(names) > 1 or named[0] != "be "
-        return (members, not rest) if named_so and _AFTER_FAMILY.match(rest) else None
+        return (members, rest) if named_so and _AFTER_FAMILY.match(rest) else None
     start = _HAVING.match(predicate)
     family = parse_family(predicate[start.end() :]) if start else None
     if family is None or not _AFTER_FAMILY.match(family.rest) or _PASSING.search(predicate):
         return None
-    complete = not re.search(r"\w", family.rest)
     if not family.names:
         if family.noun not in lexicon.CLOSE_KIN | lexicon.PLURAL_KIN | lexicon.PLURAL_ANIMALS:
             return None
@@ -649,10 +726,12 @@ def _read_family(reading: Clause, mentions: Mentions) -> tuple[list[Statement], 
         found = Statement(
             content, category, subject, who.is_user, value=family.value, relation="family"
         )
-        return [found], complete
+        if who.is_user and family.noun in KINDS:
+            mentions.add(Person(family.noun))
+        return [found], family.rest
     for name in family.names:
         mentions.add(Person(family.noun, name))
-    return [_family_member(who, family, name) for name in family.names], complete
+    return [_family_member(who, family, name) for name in family.names], family.rest
 
 
 def _family_member(who: Person, family: Family, name: str) -> Statement:

@@ -43,6 +43,16 @@ _NOT_PLACES = _DAYS_AND_MONTHS | _words("""
     section senior stage step time version accounting accounts google jupiter team venus mars
     payroll procurement security anger darkness denial exile fear freedom heaven hell hope misery
     pain paradise peace poverty
+    bitwarden keepass keepassxc lastpass dashlane nordpass enpass authy nextcloud owncloud icloud
+    backblaze onedrive pocketbase firebase planetscale neon render fly linode vultr digitalocean
+    openshift nomad argo pulumi bruno insomnia postman figjam framer webflow wix squarespace
+    wordpress medium beehiiv mailchimp sendgrid resend zulip mattermost matrix element threema
+    viber wechat reddit lemmy tiktok snapchat pinterest youtube twitch kagi duckduckgo bing
+    perplexity gemini chatgpt grok deepseek warp ghostty alacritty wezterm iterm fish nushell
+    joplin bear craft roam standardnotes clickup wrike monday height shortcut youtrack phabricator
+    gerrit gitea forgejo codeberg sourcehut mercurial bazaar subversion cmake meson gradle ninja
+    yarn npm rollup parcel esbuild turbopack prisma drizzle fastapi starlette pyramid tornado
+    phoenix-framework solidjs qwik preact ember backbone htmx alpine-js bootstrap bulma
 """)
 _NOT_ORGANISATIONS = _DAYS_AND_MONTHS | _words("free god home night noon you")
 _PLACE_PREFIXES = _words(
@@ -131,7 +141,7 @@ _CONTEXT_DEPENDENT = ignoring_case(
     r"\b(?:it|its|this|that|these|those|them|they|their|him|his|he|her|she|you|your|yours|me|my|"
     r"mine|i|we|us|our|ours|one|ones|both|not|no|nothing|none|nobody|neither|never|option|version|"
     r"answer|suggestion|idea|approach|choice|solution|way|first|second|former|latter|here|there|"
-    r"yes)\b|^(?:the|an?)$|^\W|^\w$|\d$"
+    r"yes|myself|himself|herself|itself|yourself|ourselves|themselves)\b|^(?:the|an?)$|^\W|^\w$|\d$"
 )
 _UNCLEAR = ignoring_case(
     r"\b(?:to|how|what|when|where|why|who|whom|which|more|less|better|best|than|like|if|or)\b|"
@@ -235,8 +245,11 @@ def _introduction(text: str, opening: str) -> ParsedValue | None:
 
 _STATES = _words("""
     done fine tired ready sorry happy sad hungry sick late lost stuck new here back busy free glad
-    good great bored broke curious drunk excited home in out sure awake alone batman team captain
-    error god
+    good great bored broke curious drunk excited home in out sure awake alone team captain
+    error god coming doing feeling getting going having heading hoping leaving looking making moving
+    planning running starting thinking trying waiting working
+    batman dumbledore gandalf godzilla groot gru hodor ironman loki neo spartacus spiderman
+    superman thanos thor voldemort yoda
 """)
 
 
@@ -341,7 +354,20 @@ def _preference(text: str, opening: str) -> ParsedValue | None:
     return ParsedValue(f"{two[1]} over {two[2]}", parsed.rest) if two else parsed
 
 
+# What a favourite does or is like, not what it is: "closed on Mondays", "playing tonight".
+_PREDICATE = ignoring_case(
+    r"(?:also|always|already|still|now|never|usually|often|really|very|so|too|pretty|quite|just|"
+    r"closed|open|full|empty|gone|back|broken|dead|down|cancell?ed|sold|fully|available|expensive|"
+    r"cheap|free|far|near|nearby|close|in|on|at|by|from|for|with|about|over|under|next|right|out|"
+    r"called off|great|good|amazing|awesome|nice|bad|terrible|missing|late|ready)\b|"
+    r"\w{2,20}(?:ed|ing) (?:in|on|at|by|for|from|with|to|up|down|off|out|again|soon|now|today|"
+    r"tonight|tomorrow|this|next|every|until)\b"
+)
+
+
 def _favourite(text: str, opening: str) -> ParsedValue | None:
+    if _PREDICATE.match(text):
+        return None
     return _phrase(text) if _thing(text.removeprefix("the "), opening, most_words=6) else None
 
 
@@ -594,11 +620,16 @@ def _make(text: str, opening: str) -> ParsedValue | None:
     )
 
 
+MONTH = (
+    r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|"
+    r"sep(?:t(?:ember)?)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)"
+)
+_YEARS = rf"(?:\d{{1,3}}|{'|'.join(sorted(lexicon.NUMBERS))})"
+# Of several people there are several ages: "4 and 9", "3, 5 and 9".
 _AGE = ignoring_case(
-    rf"(?P<value>\d{{1,3}}|{'|'.join(sorted(lexicon.NUMBERS))})(?: years? old| yrs? old| years of "
-    rf"age|"
-    r" y/?o\b|(?=\s{0,2}(?:$|[,.!;]|(?:and|but|so|now|yesterday|today|last|this)\b|in (?!this|the|"
-    r"my|a\b))))"
+    rf"(?P<value>{_YEARS}(?:(?:, {_YEARS}){{0,8}},? and {_YEARS})?)(?: years? old| yrs? old| years "
+    rf"of age| y/?o\b|(?=\s{{0,2}}(?:$|[,.!;]|(?:and|but|so|now|yesterday|today|last|this)\b|"
+    rf"in (?:{MONTH}|(?:an?|two|three|\d{{1,2}}) (?:days?|weeks?|months?))\b)))"
 )
 _MAX_AGE = 115
 _MIN_BARE_AGE = 13
@@ -621,10 +652,6 @@ def _age(text: str, opening: str) -> ParsedValue | None:
 
 # -- dates ----------------------------------------------------------------------------------------
 
-MONTH = (
-    r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|"
-    r"sep(?:t(?:ember)?)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)"
-)
 _WEEKDAY = r"(?:mon|tues|wednes|thurs|fri|satur|sun)day"
 _DAY = (
     rf"(?:(?:the )?\d{{1,2}}(?:st|nd|rd|th)?(?: of)? {MONTH}\b(?:,? \d{{4}})?|"
