@@ -127,6 +127,25 @@ def test_same_text_of_user_and_assistant_is_two_hits(space: Space) -> None:
 
 
 @pytest.mark.parametrize("embedder", EMBEDDERS)
+def test_what_somebody_has_comes_first_for_a_question_which_one(
+    stores: Stores, embedder: str
+) -> None:
+    space = stores.open(embedder=embedder).space("ana")
+    for text in (
+        "My phone is a Pixel 8",
+        "I hate phone calls",
+        "My mortgage rate is fixed at 3.2 % until 2031",
+        "The hotel booking code is XK42PQ",
+        "We pay the gardener 40 euros",
+        "Mia goes to school in Bergen",
+    ):
+        space.remember(text)
+    hits = space.recall("which phone do I have?")
+    assert hits[0].text == "My phone is a Pixel 8"
+    assert space.recall("which phone do I have?", as_of=space.position())[0].id == hits[0].id
+
+
+@pytest.mark.parametrize("embedder", EMBEDDERS)
 def test_definition_comes_first_for_a_question_what_something_is(
     stores: Stores, embedder: str
 ) -> None:

@@ -412,6 +412,8 @@ def test_period_overlaps_what_held_in_it(
         ("what is the wifi password?", "wifi password", True),
         ("Was ist Kestrel?", "kestrel", False),
         ("¿Qué es Kestrel?", "kestrel", False),
+        ("which phone do I have?", "phone", True),
+        ("What kind of car do we drive now?", "car", True),
     ],
 )
 def test_query_that_asks_for_a_definition_names_the_thing(

@@ -58,6 +58,13 @@ _ASKS_DEFINITION = re.compile(
     r"(?:an? |eine? |une? |una? |uma? )?(?P<name>\w[^?!,;:\n]{0,60}?)(?: mean| stand for)?[?!. ]*$",
     re.IGNORECASE,
 )
+# "Which phone do I have?" asks for the text that says what somebody's phone is.
+_ASKS_WHICH = re.compile(
+    r"\W*(?:which|what)(?: kind of| type of| sort of| brand of| make of)? "
+    r"(?P<name>\w[^?!,;:\n]{0,60}?) do (?:i|we) "
+    r"(?:have|own|use|drive|ride|wear|play|speak|take|study|support)(?: now| currently)?[?!. ]*$",
+    re.IGNORECASE,
+)
 MAX_DEFINED_WORDS = 4
 _NOT_DEFINED = {"it", "this", "that", "these", "those", "he", "she", "they", "you", "i", "up"}
 # What stands before the name of a thing where a text says what it is, and what stands after it.
@@ -232,13 +239,15 @@ def parse_query(query: str) -> QueryHints:
 
 
 def _parse_definition(text: str) -> Definition | None:
-    asked = _ASKS_DEFINITION.match(text.replace("\u2019", "'"))
+    plain = text.replace("\u2019", "'")
+    which = _ASKS_WHICH.match(plain)
+    asked = which or _ASKS_DEFINITION.match(plain)
     if asked is None:
         return None
     words = asked["name"].lower().split()
     if len(words) > MAX_DEFINED_WORDS or words[0] in _NOT_DEFINED:
         return None
-    return Definition(" ".join(words), asked["article"] is not None)
+    return Definition(" ".join(words), which is not None or asked["article"] is not None)
 
 
 def _parse_period(text: str) -> Period | None:
