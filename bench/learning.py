@@ -11,6 +11,9 @@ correction must teach the corrected value alone.
 given by category, subject and words (``a/b`` is one of both); an ``optional`` fact may be learned
 as well. A trap looks like a statement and must teach nothing. Recall is the share of the facts that
 are learned; precision is the share of everything learned, traps included, that is one of them.
+
+``stranger_seen.json`` and ``stranger_unseen.json``: the same, written by somebody who knew neither
+the rules nor the other corpora. A fact says whom it is ``about`` instead of category and subject.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ from reverie.learn.rules.statements import Statement, extract_statements
 CORPUS = Path(__file__).parents[1] / "tests" / "learn" / "corpus"
 HALVES = ("mending", "unseen")
 PLAIN_HALVES = ("plain_seen", "plain_unseen")
+STRANGER_HALVES = ("stranger_seen", "stranger_unseen")
 # Of the hostile texts of the unseen half, how many must teach nothing wrong.
 GOAL = 0.97
 # Of the facts of the unseen plain statements, how many must be learned, and of what is learned how
@@ -131,15 +135,23 @@ def matches(fact: dict[str, Any], statement: Statement) -> bool:
     """Whether a learned statement is one of the facts that a text must teach."""
     content = statement.content.lower()
     return (
-        fact["category"] == _LABELLED_AS.get(statement.category, statement.category)
-        and (fact["subject"] or statement.subject or "").lower()
-        == (statement.subject or "").lower()
+        _is_labelled(fact, statement)
         and all(
             any(re.search(rf"(?<!\w){re.escape(form)}", content) for form in word.split("/"))
             for word in fact["words"].lower().split()
         )
         and not _FIRST_PERSON.search(content)
     )
+
+
+def _is_labelled(fact: dict[str, Any], statement: Statement) -> bool:
+    """Whether a statement is about what a fact is about, as far as its corpus says that."""
+    subject = (statement.subject or "").lower()
+    if "about" in fact:
+        about = fact["about"].lower()
+        return about == "user" or about == subject or about in statement.content.lower()
+    same_category = fact["category"] == _LABELLED_AS.get(statement.category, statement.category)
+    return same_category and (fact["subject"] or subject).lower() == subject
 
 
 def missed(half: str) -> Iterator[tuple[dict[str, Any], dict[str, Any], list[Statement]]]:
@@ -249,13 +261,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     parser.add_argument(
-        "--show", choices=("mending", "plain_seen"), help="print what goes wrong in a seen half"
+        "--show",
+        choices=("mending", "plain_seen", "stranger_seen"),
+        help="print what goes wrong in a seen half",
     )
     chosen = parser.parse_args()
     if chosen.show:
         show(chosen.show)
     measured = {half: figures(half) for half in HALVES}
-    plain = {half: plain_figures(half) for half in PLAIN_HALVES}
+    plain = {half: plain_figures(half) for half in (*PLAIN_HALVES, *STRANGER_HALVES)}
     if chosen.json:
         everything = {half: asdict(each) for half, each in (measured | plain).items()}
         print(json.dumps(everything, indent=1))

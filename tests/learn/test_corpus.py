@@ -13,6 +13,7 @@ from bench.learning import (
     PLAIN_HALVES,
     PRECISION_GOAL,
     RECALL_GOAL,
+    STRANGER_HALVES,
     corpus,
     figures,
     lost,
@@ -29,8 +30,9 @@ from tests.figures import figure
 # What must be there, so that nobody improves a figure by removing texts.
 MAX_WRONG_WHILE_MENDING = 0.02
 ALL_HOSTILE, ALL_SINCERE, EACH_HALF = 360, 120, 150
-ALL_PLAIN, EACH_PLAIN_HALF = 300, 140
+ALL_PLAIN, EACH_PLAIN_HALF, EACH_STRANGER_HALF = 300, 140, 130
 MIN_SEEN_RECALL = 0.95
+MIN_STRANGER_RECALL, MIN_STRANGER_PRECISION = 0.42, 0.96
 TRAP_KINDS = """
     quote | hypothetical | past conditional | others | question | negation | sarcasm | joke | pasted
     code | role play | lyrics | dictated | instruction | fiction | idiom | former
@@ -66,10 +68,10 @@ def test_plain_corpus_is_large_enough_and_has_every_kind_of_trap_in_both_halves(
     for listed in ("statements", "traps"):
         sizes = [len(corpus(half)[listed]) for half in PLAIN_HALVES]
         assert sum(sizes) >= ALL_PLAIN and min(sizes) >= EACH_PLAIN_HALF
-    assert all({text["kind"] for text in corpus(half)["traps"]} >= kinds for half in PLAIN_HALVES)
-    texts = [
-        text["text"] for half in PLAIN_HALVES for each in corpus(half).values() for text in each
-    ]
+        assert min(len(corpus(half)[listed]) for half in STRANGER_HALVES) >= EACH_STRANGER_HALF
+    halves = (*PLAIN_HALVES, *STRANGER_HALVES)
+    assert all({text["kind"] for text in corpus(half)["traps"]} >= kinds for half in halves)
+    texts = [text["text"] for half in halves for each in corpus(half).values() for text in each]
     assert len(texts) == len(set(texts))
 
 
@@ -89,6 +91,15 @@ def test_plain_statements_of_the_unseen_half_are_learned_with_few_mistakes() -> 
     )
     assert measured.recall >= RECALL_GOAL
     assert measured.precision >= PRECISION_GOAL
+
+
+def test_strangers_statements_of_the_unseen_half_are_learned_with_few_mistakes() -> None:
+    """Says the figures alone, as above. They are below the goals; these bounds keep them."""
+    measured = plain_figures("stranger_unseen")
+    figure("a stranger's unseen facts that are learned, share", measured.recall, "min")
+    figure("what is learned of a stranger's texts that is right, share", measured.precision, "min")
+    assert measured.recall >= MIN_STRANGER_RECALL
+    assert measured.precision >= MIN_STRANGER_PRECISION
 
 
 def test_hostile_texts_of_the_unseen_half_teach_nothing_wrong() -> None:

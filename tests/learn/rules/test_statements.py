@@ -230,6 +230,28 @@ STATEMENTS = [
         "I'm allergic to nuts. If you suggest a recipe leave them out",
         "The user is allergic to nuts",
     ),
+    ("I'm coeliac, can you suggest a bread recipe?", "The user is coeliac"),
+    ("You should know I'm dyslexic.", "The user is dyslexic"),
+    # people named on the way
+    (
+        "I own a small bakery in Ghent with my cousin Lotte.",
+        "The user owns a small bakery in Ghent; The user's cousin is Lotte",
+    ),
+    (
+        "I'm learning Portuguese because my girlfriend Inês is from Coimbra.",
+        "The user is learning Portuguese; The user's girlfriend is Inês; Inês is from Coimbra",
+    ),
+    ("My cousin Leila's studying law", "The user's cousin is Leila; Leila studies law"),
+    ("My cousin Leila's car is red", "The user's cousin is Leila"),
+    # states and habits
+    ("I live just outside Boston with my wife.", "The user lives just outside Boston"),
+    ("I live in a studio flat in Warsaw", "The user lives in a studio flat in Warsaw"),
+    ("I've been playing chess since I was six", "The user plays chess"),
+    ("I'm scared of flying, so I take the train", "The user is scared of flying"),
+    ("My wife is expecting twins!", "The user's wife is expecting twins"),
+    ("I go to church every Sunday", "The user goes to church every Sunday"),
+    ("My driving test is on 11 April, wish me luck.", "The user's driving test is on 11 April"),
+    ("I'm not married anymore.", "The user is no longer married"),
     # ends
     ("I'm no longer vegan.", "The user is no longer vegan"),
     ("I'm not vegan anymore.", "The user is no longer vegan"),
@@ -338,6 +360,10 @@ LEFT_ALONE = {
         My favourite thing is that one | My favourite colour is not blue
         My favourite song is this one | I'm allergic to it | I'm allergic to mornings
     """,
+    "questions that sound like requests": """
+        Would you remember that I live in Rome? | Can you remember that I live in Rome if I move?
+        Would you say I'm vegan? | I'm scared of losing | I'm afraid of you
+    """,
     "former and fictional": """
         My old boss is Peter | My old wife is Anna | I live in Tokyo in Animal Crossing
         I live in a village in Minecraft | I'm Groot | I'm Going Home | I'm 20 in line
@@ -403,6 +429,16 @@ HARDER_TO_SEE = [
 ]
 
 EXPLICIT = [
+    (
+        "Could you keep in mind that my kids are 4 and 9?",
+        "person",
+        "The user's kids are 4 and 9 years old",
+    ),
+    (
+        "I'd like you to remember that I'm allergic to latex.",
+        "health",
+        "The user is allergic to latex",
+    ),
     ("Remember that the wifi code is 1234.", "general", "The wifi code is 1234"),
     ("Please remember that Anna hates fish", "general", "Anna hates fish"),
     ("please remember I have two kids", "person", "The user has two kids"),

@@ -82,7 +82,10 @@ KIN = Relation(
 )
 _BIRTHDAY = Relation("birthday", "{who}'s birthday is {value}", "person", "birthday", True)
 _AGE = Relation("age", "{who} {be} {value} years old", "person", "age", True)
-_MARITAL = Relation("marital", "{who} {be} {value}", "person", "marital status", True)
+_MARITAL = Relation(
+    *("marital", "{who} {be} {value}", "person", "marital status", True),
+    ended="{who} {be} no longer {value}",
+)
 _MARRIED_TO = _MARITAL._replace(content="{who} {be} {state} to {value}")
 _REPORTS = Relation("reports", "{who} {report} to {value}", "person", "{value}")
 _ROLE = Relation("role", "{who} {be} {value}", "person", "{small}")
@@ -91,6 +94,12 @@ _HOME = Relation(
     *("home", "{who} {live} in {value}", "context", "home", True),
     ended="{who} no longer {live} in {value}",
 )
+_NEAR_HOME = _HOME._replace(content="{who} {live} {near} {value}")
+_LIVES_WITH = Relation("lives with", "{who} lives with the user", "person", "household")
+_GRADE = Relation("grade", "{who} {be} in {value}", "context", "school", True)
+_STUDIES_AT = Relation("studies at", "{who} {study} at {value}", "context", "university", True)
+_FEAR = Relation("fear", "{who} {be} {kind} of {value}", "context", "{small}")
+_EXPECTING = Relation("expecting", "{who} {be} expecting {value}", "health", "pregnancy", True)
 _DWELLING = Relation("dwelling", "{who} {live} {value}", "context", "dwelling", True)
 _ORIGIN = Relation("origin", "{who} {be} from {value}", "context", "origin", True)
 _RAISED = Relation("raised", "{who} grew up in {value}", "context", "childhood", True)
@@ -191,19 +200,41 @@ _EVENT_WORD = "|".join(sorted(lexicon.EVENTS | lexicon.LIMITED))
 _EVENT_NOUN = rf"(?P<kind>(?:[\w'-]{{1,20}} ){{0,2}}?(?:{_EVENT_WORD}))"
 _OWN_BUSINESS = (
     rf"(?P<value>(?:an?|my own|our own|the) (?:[\w'-]{{1,20}} ){{0,2}}?"
-    rf"(?:{'|'.join(sorted(lexicon.BUSINESSES))}))"
+    rf"(?:{'|'.join(sorted(lexicon.BUSINESSES)).replace('-', '[ -]')})"
+    r"(?: in (?-i:[A-Z])[\w'-]{1,30})?)"
 )
 _HOME_KIND = (
     r"(?:houseboat|boat|farm|island|ranch|flat|apartment|house|village|studio|cabin|cottage|"
     r"bungalow|"
     r"suburb|town|dorm|condo|basement|shared flat|countryside|city cent(?:er|re)|suburbs|mountains|"
-    r"penthouse|caravan|van|townhouse|mobile home|retirement home|nursing home|duplex|loft|commune)"
+    r"\w{4,7} floor|penthouse|caravan|van|townhouse|mobile home|retirement home|nursing home|"
+    r"duplex|loft|commune)"
 )
 _DWELLING_PHRASE = (
-    rf"(?P<value>(?:in|on|at) (?:an?|the) (?:[\w'-]{{1,20}} ){{0,2}}?{_HOME_KIND}(?:"
+    rf"(?P<value>(?:in|on|at) (?:an?|the) (?:[\w'-]{{1,20}} ){{0,2}}?{_HOME_KIND}"
+    rf"(?! (?:flat|apartment|house|home)\b)(?:"
     r" (?:near|outside|in|outside of|on|by|close to) (?:the )?(?:[A-Z][\w'-]{1,30}|\w{1,20} floor|"
     r"coast|"
     r"sea|forest|lake)(?: [A-Z][\w'-]{1,30})?)?)"
+)
+_FEARED = (
+    r"(?P<value>flying|heights|spiders|snakes|dogs|needles|the dark|clowns|water|deep water|mice|"
+    r"rats|bees|wasps|thunder|thunderstorms|crowds|enclosed spaces|small spaces|lifts|elevators|"
+    r"public speaking|driving|the dentist|dentists)"
+)
+_BABY = (
+    r"(?P<value>twins|triplets|an? (?:baby|child|boy|girl)(?: boy| girl)?|"
+    r"(?:my|our) (?:first|second|third) (?:baby|child|kid))"
+)
+_SCHOOL_YEAR = (
+    r"(?P<value>(?:the )?\d{1,2}(?:st|nd|rd|th) grade|year \d{1,2}|high school|middle school|"
+    r"primary school|secondary school|kindergarten|medical school|law school|grad school)"
+)
+_NEAR = r"(?P<near>(?:just |right )?(?:outside|near|close to)(?: of)?)"
+_GRADUATE = (
+    r"(?P<value>an? (?:phd|ph\.d\.|doctorate|master's(?: degree)?|bachelor's(?: degree)?|degree) "
+    r"in "
+    r"(?:[\w'-]{1,30} ){0,2}?[\w'-]{2,30}(?=$|[,.!;]| (?:and|but|so|from)\b))"
 )
 _BOUGHT_THING = (
     r"(?P<value>(?:an?|our|our first|my first) (?:[\w'-]{1,20} ){0,2}?(?:house|flat|apartment|"
@@ -252,7 +283,13 @@ _DOING = (
 
 # Of the wordings of a verb the first one whose value can be read is used.
 WORDINGS = (
-    Wording(_NAME, "'s", r"(?:full |real |first )?name be(?: now)?", "own name", about="user"),
+    Wording(
+        _NAME,
+        "'s",
+        r"(?:full |real |first )?name be(?: now| spelled| spelt)?",
+        "own name",
+        about="user",
+    ),
     Wording(_NAME, "be", "called", "person", about="user"),
     Wording(_NAME, "go", "by(?: the name(?: of)?)?", "person", about="user"),
     Wording(_NAME, "prefer", "(?:to be called|being called)", "person", about="user"),
@@ -263,8 +300,14 @@ WORDINGS = (
     Wording(_BIRTHDAY, "'s", "birthday(?: be|'s)", "birthday", "settled"),
     Wording(_BIRTHDAY, "was", "born", "birthday", "settled"),
     Wording(_AGE, "be", "", "age"),
+    Wording(
+        _AGE, "be", rf"an? (?P<value>\d{{1,2}}|{'|'.join(sorted(lexicon.NUMBERS))})[ -]year[ -]old"
+    ),
     Wording(_AGE, "turned", "", "age", "settled"),
     Wording(_HOME, "live", "in", "place"),
+    Wording(_HOME, "live", "(?:up|down|over|out|back) in", "place"),
+    Wording(_NEAR_HOME, "live", _NEAR, "place"),
+    Wording(_LIVES_WITH, "live", "(?P<value>with (?:us|me))", about="others"),
     Wording(_HOME, "be", "(?:based|living) in", "place"),
     Wording(_HOME, "have", f"(?:lived|been living) in{_UNTIL_NOW}", "place", "settled"),
     Wording(_HOME, "moved|relocated", "(?:here )?to", "place", "event"),
@@ -313,6 +356,9 @@ WORDINGS = (
         retracts=True,
     ),
     Wording(_JOB, "work", "as", "occupation"),
+    Wording(
+        _JOB, "started", "(?:an? |my )?(?:new )?(?:job|work|position) as", "occupation", "event"
+    ),
     Wording(_JOB, "'s", "job be(?: being)?", "trade"),
     Wording(_JOB, "be", rf"(?P<value>an? {_WORDS}) by (?:profession|trade)", "occupation"),
     Wording(_JOB, "no", "longer work as", "occupation", retracts=True),
@@ -327,9 +373,14 @@ WORDINGS = (
     Wording(_BUSINESS, "run|own|manage", _OWN_BUSINESS),
     Wording(_STUDIES, "study", "", "field"),
     Wording(_STUDIES, "be", "studying", "field"),
+    Wording(_STUDIES_AT, "be", "(?:an? )?(?:[a-z-]{2,15} )?student at", "organisation"),
+    Wording(_STUDIES_AT, "study|be", "(?:studying )?at", "university"),
+    Wording(_GRADE, "be", f"in {_SCHOOL_YEAR}"),
     Wording(_DEGREE, "be", f"(?:doing|studying for|working on|taking) {_STUDY_WORK}"),
     Wording(_TEACHES, "teach", "", "field"),
     Wording(_MARITAL, "be", "(?!(?:married|engaged) to\\b)", "marital"),
+    Wording(_MARITAL, "be", "no longer", "marital", retracts=True),
+    Wording(_MARITAL, "be", f"not (?P<value>{_WORDS}){_ANY_MORE}", "marital", retracts=True),
     Wording(_MARITAL, "got", "(?!(?:married|engaged) to\\b)", "marital", "settled"),
     Wording(_MARRIED_TO, "be|got", "(?P<state>married|engaged) to", "person", "settled"),
     Wording(
@@ -350,7 +401,7 @@ WORDINGS = (
     Wording(_DIET, "went|became|turned", "(?:an? )?", "diet", "event"),
     Wording(_EATS, "eat|keep", "(?:strictly |only )?", "diet"),
     Wording(_EATS, "follow", r"(?P<value>an? [\w-]{3,20} diet)"),
-    Wording(_DIET, "be", r"(?P<value>on an? [\w-]{3,20} diet)"),
+    Wording(_DIET, "be", r"(?P<value>on (?:an?|the) [\w-]{3,20} diet)"),
     Wording(_AVOIDS, "do", "not (?P<verb>eat|drink|consume)", "food"),
     Wording(_AVOIDS, "never|no", "(?:longer )?(?P<verb>eat|drink|consume)", "food"),
     Wording(_AVOIDS, "eat|drink", "no", "food"),
@@ -374,6 +425,8 @@ WORDINGS = (
     Wording(_HEALTH, "be", "", "health"),
     Wording(_HEALTH, "be", r"(?P<value>(?:[\w-]{3,6} )(?:weeks|months) pregnant)"),
     Wording(_CONDITION, "have|suffer|live", "(?:(?:from|with) )?", "condition"),
+    Wording(_CONDITION, "had", _UNTIL_NOW, "condition", "settled"),
+    Wording(_FEAR, "be", rf"(?P<kind>(?:really |very )?(?:scared|afraid|terrified)) of {_FEARED}"),
     Wording(_CONDITION, "was", "(?:recently )?diagnosed with", "condition", "settled"),
     Wording(_CONDITION, "have", "been diagnosed with", "condition", "settled"),
     Wording(_CONDITION, "be", "recovering from", "condition"),
@@ -406,6 +459,32 @@ WORDINGS = (
         "settled",
     ),
     Wording(_ACTIVITY, "play", "", "game", "habit"),
+    Wording(
+        _ACTIVITY._replace(content="{who} {play} {value}"),
+        "have",
+        f"(?:been playing|played){_UNTIL_NOW}",
+        "game",
+        "settled",
+    ),
+    Wording(
+        _ACTIVITY._replace(content="{who} {do} {value}"),
+        "have",
+        f"been(?: doing)?{_UNTIL_NOW}",
+        "practice",
+        "settled",
+    ),
+    Wording(
+        _ACTIVITY,
+        "go",
+        "(?P<value>to (?:church|mass|the gym|the mosque|mosque|synagogue|temple|therapy))",
+        aspect="habit",
+    ),
+    Wording(
+        _ACTIVITY,
+        "coach|train",
+        "(?P<value>(?:an?|the|my son's|my daughter's) (?:[\\w'-]{1,20} ){0,4}?team)",
+        aspect="habit",
+    ),
     Wording(_ACTIVITY, "do", "(?:a lot of |a bit of )?", "practice", "habit"),
     Wording(_ACTIVITY, "go", "", "outing", "habit"),
     Wording(_ACTIVITY, "run", "(?P<value>(?:half |ultra)?marathons|10ks|ultras)"),
@@ -470,6 +549,7 @@ WORDINGS = (
         "(?:mostly |mainly |only )?in",
         "product",
     ),
+    Wording(_HAS, "have", _GRADUATE),
     Wording(_HAS, "have", "", "make"),
     Wording(_HAS, "have", "(?=an? )", "belonging", "habit"),
     Wording(_BOUGHT, "bought|sold", _BOUGHT_THING, aspect="event"),
@@ -489,6 +569,7 @@ WORDINGS = (
         "dated",
         "plan",
     ),
+    Wording(_EXPECTING, "be", f"expecting {_BABY}"),
     Wording(_PLAN, "be", _DOING, "dated event", "plan"),
     Wording(_PLAN, "be", "(?P<kind>visiting|seeing|meeting) (?=\\S)", "dated visit", "plan"),
     Wording(
@@ -513,7 +594,8 @@ WORDINGS = (
         _DIED,
         "died|passed",
         r"(?:away ?+)?(?P<value>)(?P<when>(?:(?:last|this|on|in|yesterday)"
-        r"(?: \w{2,12}){0,2})?)(?=$|[.,!])",
+        r"(?: \w{2,12}){0,2}|(?:\w{1,7} ){1,2}(?:days?|weeks?|months?|years?) ago)?)"
+        r"(?=$|[.,!]| and\b)",
         aspect="settled",
         about="others",
     ),

@@ -29,6 +29,7 @@ MANY_KIN = phrases("""
     sister, brother, daughter, son, kid, child, baby, newborn, toddler, twin, friend, mate, buddy
     colleague, coworker, co-worker, neighbour, neighbor, roommate, flatmate, housemate, aunt
     uncle, cousin, niece, nephew, grandmother, grandfather, grandma, grandpa, gran, granddad
+    granny, nan, nana, gramps, roomie
     grandson, granddaughter, grandchild, godson, goddaughter, godmother, godfather, stepson
     stepdaughter, stepmother, stepfather, stepmum, stepdad, stepbrother, stepsister, half-sister
     half-brother, brother-in-law, sister-in-law, mother-in-law, father-in-law, son-in-law
@@ -67,8 +68,8 @@ PLURAL_ANIMALS = words("""
 """)
 FEMALE = words("""
     wife girlfriend gf fiancée fiancee mother mom mum sister daughter aunt niece grandmother
-    grandma gran granddaughter goddaughter godmother stepdaughter stepmother stepmum stepsister
-    half-sister sister-in-law mother-in-law daughter-in-law landlady girl
+    grandma granny nan nana gran granddaughter goddaughter godmother stepdaughter stepmother
+    stepmum stepsister half-sister sister-in-law mother-in-law daughter-in-law landlady girl
 """)
 MALE = words("""
     husband boyfriend bf fiancé fiance father dad brother son uncle nephew grandfather grandpa
@@ -305,7 +306,7 @@ BUSINESSES = words("""
     store startup start-up salon garage bookshop brewery hostel guesthouse b&b practice gallery
     school nursery kindergarten vineyard winery gym charity bookstore consultancy boutique
     pharmacy publishing-house podcast newsletter blog website youtube-channel foodtruck kiosk
-    laundry stall
+    laundry stall club book-club choir band meetup youth-group
 """)
 WORK_TIMES = phrases("""
     nights, night shifts, day shifts, shifts, late shifts, early shifts, weekends, part time

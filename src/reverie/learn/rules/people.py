@@ -42,6 +42,8 @@ _SOMEBODY = ignoring_case(
 _VERB_AFTER_NAME = re.compile(r" (?:is|was|has|will|[a-z]{2,12}s)\b")
 _PRONOUN = ignoring_case(r"(?:(?P<she>she|her)|(?P<he>he|his)|(?P<they>they|their))(?=[\s'])")
 _POSSESSIVE = ignoring_case(r"(?:her|his|their)$")
+# "My cousin Leila's studying law", "our dog Nala's a rescue".
+_NAME_IS = re.compile(r" ([A-Z][\w-]{1,30}(?: [A-Z][\w-]{1,30})?)(?='s\s)")
 _COPULA = ignoring_case(r"(?:'s|\s{1,4}(?:is|are))(?=\s)")
 _NAMED_BY_KIND = ignoring_case(r"\s{1,4}(?:is|are|'s|has|was)(?!\w)")
 
@@ -154,10 +156,10 @@ class Mentions:
         """Note everybody whom the next sentence speaks of, also those it says nothing of."""
         self.sentence += 1
         for mine in _ANY_MY.finditer(sentence):
-            if found := _read_kin(sentence[mine.end() : mine.end() + 80]):
+            if found := read_kin(sentence[mine.end() : mine.end() + 80]):
                 self.add(found[0])
         for other in _SOMEBODY.finditer(sentence):
-            if found := _read_kin(sentence[other.end() : other.end() + 80]):
+            if found := read_kin(sentence[other.end() : other.end() + 80]):
                 self.strangers[found[0]] = self.sentence
         if (named := parse_person(sentence, most_words=2)) and _VERB_AFTER_NAME.match(named.rest):
             self.strangers[Person("acquaintance", named.value)] = self.sentence
@@ -219,7 +221,7 @@ def read_clauses(clause: str, mentions: Mentions) -> Iterator[Clause]:
 
 def _read_my(text: str, my: str, mentions: Mentions) -> Iterator[Clause]:
     """Read "my wife Ingrid is vegan" and "my birthday is May 3", both without "my"."""
-    if found := _read_kin(text):
+    if found := read_kin(text):
         person, rest = found
         mentions.add(person)
         yield from _predicates(person, rest, f"{my}{person.kin}")
@@ -227,7 +229,7 @@ def _read_my(text: str, my: str, mentions: Mentions) -> Iterator[Clause]:
         yield Clause(USER, f"'s {_COPULA.sub(' be', text, count=1)}", my)
 
 
-def _read_kin(text: str) -> tuple[Person, str] | None:
+def read_kin(text: str) -> tuple[Person, str] | None:
     """Read "new boss Karin hates mail" as the person and the rest of the clause."""
     tokens = list(re.finditer(r"[^\s,.!…;:()']+(?:-in-law)?", text[:80]))
     qualifiers = []
@@ -243,6 +245,8 @@ def _read_kin(text: str) -> tuple[Person, str] | None:
         if "old" in qualifiers and known in lexicon.SINGLE_KIN:
             return None  # "my old boss" is no longer the boss
         rest = text[tokens[length - 1].end() :]
+        if not plural and (short := _NAME_IS.match(rest)) and parse_person(short[1]):
+            return Person(known, short[1]), rest[short.end(1) :]
         apposed = rest.startswith(", ")
         named = None if plural else parse_person(rest[2 if apposed else 1 :], most_words=2)
         if named and rest[:1] in " ," and (not apposed or named.rest.startswith(",")):
@@ -262,7 +266,7 @@ def _read_other(clause: str, mentions: Mentions) -> Iterator[Clause]:
             yield from _predicates(person, rest, pronoun[0])
         return
     if apposed := _APPOSITION.match(clause):
-        kin = _read_kin(clause[apposed.end() :].partition(" ")[2])
+        kin = read_kin(clause[apposed.end() :].partition(" ")[2])
         if kin and not kin[0].name and kin[1].startswith(","):
             person = Person(kin[0].kind, apposed[1])
             mentions.add(person)
@@ -324,7 +328,7 @@ def _perfect(rest: str) -> str:
 
 def _after_verb(verb: str, rest: str) -> str:
     word, after = _first_word(rest)
-    while word.lower() in _ADVERBS:
+    while word.lower() in _ADVERBS or word == "only":
         rest = after
         word, after = _first_word(rest)
     return f"{verb} {rest}".strip()

@@ -47,7 +47,8 @@ _NEXT = re.compile(r"\s{1,8}(?:I|My|We|Please|Remember|Always|Never|From)\b")
 _LEAD_IN = ignoring_case(
     r"(?:actually|no|nope|yes|yeah|yep|sorry|well|btw|by the way|oh|and|also|so|but|ok|okay|fyi|"
     r"p\.?s|note|correction|update|now|i meant?|wait|oops|whoops|hold on|"
-    r"scratch that)(?:\s{0,4}[,.!:…–—-]{1,8}\s{0,4}|\s{1,4})|remember, |"
+    r"scratch that|you should know(?: that)?|you (?:might|may) want to know(?: that)?)"
+    r"(?:\s{0,4}[,.!:…–—-]{1,8}\s{0,4}|\s{1,4})|remember, |"
     r"(?:just so you(?:'re| are)? (?:know|aware)|for (?:(?:your|future) )?(?:reference|context|"
     r"information|"
     r"background)|quick (?:question|intro|note|update|one)|heads[- ]up|the thing is|fun fact|to "

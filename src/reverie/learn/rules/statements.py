@@ -26,6 +26,7 @@ from reverie.learn.rules.people import (
     base_form,
     find_pronoun,
     read_clauses,
+    read_kin,
     subject_end,
 )
 from reverie.learn.rules.sentences import (
@@ -106,17 +107,19 @@ _LAUGH = ignoring_case(r",? ?\b(?:lol|lmao|rofl|haha\w{0,20}|jk)\b")
 # The verbs before which "and" may leave out the subject: "I'm Norwegian but live in Spain".
 _ELLIPTIC = (
     r"(?:am|is|are|have|has|live|lives|work|works|speak|speaks|play|plays|love|loves|hate|hates|"
-    r"don't|doesn't|can't|cannot|eat|eats|study|studies|prefer|prefers)\b"
+    r"don't|doesn't|can't|cannot|eat|eats|study|studies|prefer|prefers|"
+    r"(?:just|recently) (?:moved|started|adopted|bought|got|joined|quit|turned))\b"
 )
 _CONJUNCTION = ignoring_case(
     rf"(,? and (?=(?:I|I'm|I've|my|we|we're|our|he|she|he's|she's|{_ELLIPTIC})\b)|,? but |"
-    r", (?=(?:I|my|we|our|he|she|im|it's)\b))"
+    r", (?=(?:I|my|we|our|he|she|im|it's)\b)|"
+    r",? (?:because|though|tho|although) (?=(?:I|I'm|I've|my|we|we're|our)\b)|; )"
 )
 _VERB_FIRST = ignoring_case(_ELLIPTIC)
 # A question that follows a statement in the same sentence: "I'm vegan, so what can I cook?"
 _QUESTION_TAIL = ignoring_case(
     r",? (?:so|and|but) (?=(?:what|which|how|where|can|could|do you|is there|are there|any)\b.{6})|"
-    r", (?=(?:what|which|where|any) .{8})"
+    r", (?=(?:what|which|where|any|how|who|can|could|would|should|do|does|is|are) .{8})"
 )
 _OPEN_START = ignoring_case(r"(?:I|my|we|our|it|this|that's|there|thanks|thank you)\b")
 _TIME = (
@@ -126,8 +129,8 @@ _TIME = (
 _DOUBT = ignoring_case(
     r"\b(?:if|unless|whether|would|could|might|maybe|perhaps|possibly|probably|supposedly|"
     r"allegedly|apparently|theoretically|basically|practically|pretend(?:ed|ing)?|imagin\w{1,9}|"
-    r"suppos\w{1,9}|dream\w{0,9}|wish\w{0,9}|jok(?:e|es|ing)|kidding|jk|lol|lmao|rofl|"
-    r"haha\w{0,20}|sarcas\w{1,9}|not really|said|says|saying|told|tells|claim(?:s|ed)?|thinks|"
+    r"suppos\w{1,9}|dream\w{0,9}|wish(?! me luck\b)\w{0,9}|jok(?:e|es|ing)|kidding|jk|lol|lmao|"
+    r"rofl|haha\w{0,20}|sarcas\w{1,9}|not really|said|says|saying|told|tells|claim(?:s|ed)?|thinks|"
     r"thought|believes|according|used to|almost|nearly|partly|kind of|sort of|as if|as though|"
     r"i guess|i think|i believe|i assume|i doubt|not sure|hopefully|considering|neither|so to "
     r"speak|in the family|in name only|"
@@ -232,6 +235,8 @@ _USER_LABEL = re.compile(r"^The user\b")
 _ENDED_KIN = re.compile(r" (?:is|are) no longer the user's ")
 # A name that the user gets while a remembered content is read: as somebody's, its verbs are read.
 _USER_NAME = "Zoe"
+_WITH_MY = ignoring_case(r"\bwith (?:my|our)\s")
+_AFTER_KIN = ignoring_case(r"\W{0,20}$|[,.;!]|\s(?:and|in|on|at|every|for)\b")
 # A further value that shares the verb: not a name, which may be whom the sentence is said to.
 _FURTHER = re.compile(r"(?:,? and |, )(?:also )?(?=[a-z0-9])")
 # When something happened, told from the day on which it is said.
@@ -341,7 +346,7 @@ def extract_requests(text: str) -> Iterator[str]:
     return (
         restore_text(each)
         for each in iter_sentences(find_own_words(text).text)
-        if _is_request(each)
+        if _is_request(_without_courtesy(each))
     )
 
 
@@ -364,9 +369,22 @@ def apply_correction(before: str, text: str, *, after_question: bool = False) ->
     return [each for each in amended[-1:] if each.single_valued and each not in stated]
 
 
+# "Could you keep in mind that …?" and "I'd like you to remember that …" ask as "remember" does.
+_POLITE = ignoring_case(
+    r"(?:(?:can|could) you (?:please )?|i(?:'d| would) like you to |i want you to )"
+    r"(?=(?:remember|(?:keep|bear) in mind) that\b)(?!.*\bif\b)"
+)
+
+
+def _without_courtesy(sentence: str) -> str:
+    """Return a polite request to remember something in the form of a plain one."""
+    polite = _POLITE.match(sentence)
+    return sentence if polite is None else f"Please {sentence[polite.end() :].rstrip('? ')}"
+
+
 def _extract_all(text: str) -> Iterator[Statement]:
     parsed = list(iter_with_corrections(text))
-    sentences = [sentence.words for sentence in parsed]
+    sentences = [_without_courtesy(sentence.words) for sentence in parsed]
     requests = [_is_request(sentence) for sentence in sentences]
     material = [
         place
@@ -524,12 +542,13 @@ def _read_sentence(sentence: str, mentions: Mentions) -> Iterator[_ClauseMatch]:
     match: _ClauseMatch | None = None
     for place, (clause, joint) in enumerate(zip(clauses, joints, strict=True)):
         # In "In the game I'm a mage and I live in Solitude" the start applies to both clauses.
-        begins = {"but": True, "and": bool(_OPEN_START.match(sentence)), "": match is not None}
+        begins = {"but": True, "": match is not None}
         # The next clause may qualify this one: "I live in Rome, I think", "but only this week".
-        goes_on = joints[place + 1 : place + 2] in (["but"], [""])
+        goes_on = joints[place + 1 : place + 2] not in ([], ["and"])
         qualified = f"{clause} {clauses[place + 1]}" if goes_on else clause
         same = match.who if match and _VERB_FIRST.match(clause) else None
-        match = _read_clause(clause, qualified, same, mentions) if begins[joint] else None
+        may_begin = begins.get(joint, bool(_OPEN_START.match(sentence)))
+        match = _read_clause(clause, qualified, same, mentions) if may_begin else None
         if match and match.statements:
             yield match
         if _DOUBT.search(clause):
@@ -554,7 +573,8 @@ def _read_clause(
         last = reading.who
         if found := _read_predicate(reading, qualified, mentions):
             introduced = _introduce(reading.who, clause)
-            return _ClauseMatch(reading.who, [*introduced, *found[0]], found[1])
+            beside = _introduce_others(clause, [*introduced, *found[0]], mentions)
+            return _ClauseMatch(reading.who, [*introduced, *found[0], *beside], found[1])
     if last is not None and (introduced := _introduce(last, clause)):
         return _ClauseMatch(last, introduced, complete=False)
     return None
@@ -584,6 +604,17 @@ def _introduce(who: Person, clause: str) -> list[Statement]:
     if not who.kind or not who.name or not _INTRODUCES.search(clause[:60]):
         return []
     return [_kin(who, ended=False)]
+
+
+def _introduce_others(clause: str, stated: list[Statement], mentions: Mentions) -> list[Statement]:
+    """Return who else is named in a clause that states something: "with my cat Pixel"."""
+    known = {each.value for each in stated}
+    found = (read_kin(clause[mine.end() :]) for mine in _WITH_MY.finditer(clause))
+    people = [each[0] for each in found if each and _AFTER_KIN.match(each[1])]
+    named = [each for each in people if each.name and each.name not in known]
+    for person in named:
+        mentions.add(person)
+    return [_kin(person, ended=False) for person in named]
 
 
 def _kin(person: Person, ended: bool) -> Statement:

@@ -220,6 +220,18 @@ def _organisation(text: str, opening: str) -> ParsedValue | None:
     return ParsedValue(parsed.value + kind[0], parsed.rest[kind.end() :])
 
 
+_UNIVERSITY = ignoring_case(
+    r"\b(?:university|uni|college|school|academy|institute|polytechnic|universit\w{1,3}|"
+    r"hochschule)\b|^(?-i:[A-Z]{2,6}$|Oxford$|Cambridge$|Harvard$|Yale$|Stanford$|Princeton$)"
+)
+
+
+def _university(text: str, opening: str) -> ParsedValue | None:
+    """Parse an organisation whose name says that people study there."""
+    parsed = _organisation(text, opening)
+    return parsed if parsed and _UNIVERSITY.search(parsed.value) else None
+
+
 def parse_person(text: str, most_words: int = 3) -> ParsedValue | None:
     """Parse the name of a person, and nothing else that is written with a capital letter."""
     parsed = _name(text)
@@ -384,7 +396,7 @@ def _employer(text: str, opening: str) -> ParsedValue | None:
 
 _FOODS = re.compile(r"[a-z]{2,15}(?: [a-z]{2,15})?(?:, [a-z]{2,15}){0,3},? or [a-z]{2,15}")
 _NOT_FOOD = _words("""
-    alone another anything breakfast dinner enough everything fast humble lunch much nothing often
+    alone another anything enough everything fast humble much nothing often
     out properly quickly regularly slowly something straight today tonight very well
 """)
 
@@ -663,14 +675,14 @@ _PERIOD = (
     rf"{_WEEKDAY}|{MONTH})"
 )
 _DATE = ignoring_case(
-    rf"(?<!\S)(?:(?:on|by|from|around) (?:{_DAY}|{_WEEKDAY}(?: (?:morning|afternoon|evening|"
-    rf"night))?)|"
+    rf"(?<!\S)(?:(?:on|by|from|around) (?:{_DAY}|{_WEEKDAY}(?:,? {_DAY}| (?:morning|afternoon|"
+    rf"evening|night))?)|"
     rf"(?:in|by) (?:(?:early|mid|late)[ -])?(?:{MONTH}(?: \d{{4}})?|20\d\d|summer|winter|spring|"
     rf"autumn|"
     r"fall|(?:an?|two|three|four|five|six|\d{1,2}) (?:days?|weeks?|months?|years?))|"
     rf"(?:next|this|this coming) {_PERIOD}|tomorrow(?: (?:morning|afternoon|evening|night))?|"
     rf"(?:at|over|for) (?:christmas|easter|new year)|{_DAY})(?!\w)"
-    r"(?:,? (?:at|around) \d{1,2}(?:[:.]\d\d)?(?: ?[ap]\.?m\b)?)?"
+    r"(?: (?:this|next) year)?(?:,? (?:at|around) \d{1,2}(?:[:.]\d\d)?(?: ?[ap]\.?m\b)?)?"
 )
 _MINE = ignoring_case(r"\b(?:my|our)\b")
 _MAX_PLAN_WORDS = 7
@@ -793,4 +805,5 @@ READERS: dict[str, Callable[[str, str], ParsedValue | None]] = {
     "team": _team,
     "thing": _thing,
     "trade": _trade,
+    "university": _university,
 }
