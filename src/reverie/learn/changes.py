@@ -8,7 +8,7 @@ forgotten or erased since the turn is never undone, and neither is what later tu
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -18,13 +18,14 @@ from reverie.engine.index_text import Labels, memory_passages
 from reverie.errors import ReverieError
 from reverie.learn import overtaken
 from reverie.learn.rules.own_words import OwnWords
+from reverie.learn.rules.statements import read_content, relation_of
 from reverie.model import Memory, Origin
 from reverie.protocols import Owner, Transaction
 from reverie.text.analyzer import analyse
 from reverie.text.normalize import nfkc_casefold, one_line, subject_key
 from reverie.write import proposals, validate
 from reverie.write.memories import less_trusted
-from reverie.write.proposals import ProposedFact
+from reverie.write.proposals import ProposedFact, Replaced, VersionRef
 from reverie.write.runtime import Runtime
 from reverie.write.validate import Draft, PreparedText
 from reverie.write.writer import LEARNER, Writer, WriteStamp
@@ -232,7 +233,8 @@ def apply(
         if change.event == "DELETE" and change.target is not None and change.target.id in spared:
             continue
         if change.target is None:
-            _add(w, turn, each, settled, source)
+            replaced = Replaced(forgets=_version_refs(w, places, change.replaces))
+            _add(w, turn, each, settled, source, replaced)
             continue
         place = places[change.target.id]
         if place.memory in left_alone:
@@ -240,9 +242,21 @@ def apply(
         if change.event == "DELETE":
             _forget(w, turn, change, place)
         elif doubt := _update_doubt(change, turn, settled):
-            _propose_instead(w, turn, change, source, doubt)
+            replaced = Replaced(_version_refs(w, places, [place.memory])[0])
+            _propose_instead(w, turn, change, source, doubt, replaced)
         else:
             _revise(w, turn, each, place, source)
+
+
+def _version_refs(
+    w: Writer, places: Mapping[str, MemoryRow], memories: Iterable[str]
+) -> tuple[VersionRef, ...]:
+    """Name the versions of memories that a plan was made on."""
+    return tuple(
+        VersionRef(memory, index_check.read_current(w.tx, w.owner, places[memory]).uuid)
+        for memory in memories
+        if memory in places
+    )
 
 
 def _require_current(tx: Transaction, owner: Owner, change: PlannedChange) -> MemoryRow:
@@ -273,7 +287,14 @@ def _is_superseded(tx: Transaction, owner: Owner, turn: UserTurn, place: MemoryR
     return taught is not None and taught > turn.position
 
 
-def _add(w: Writer, turn: UserTurn, each: PreparedChange, settled: LaterEdits, source: str) -> None:
+def _add(
+    w: Writer,
+    turn: UserTurn,
+    each: PreparedChange,
+    settled: LaterEdits,
+    source: str,
+    replaced: Replaced,
+) -> None:
     change = each.change
     assert each.draft is not None
     subject = subject_key(change.subject)
@@ -287,7 +308,8 @@ def _add(w: Writer, turn: UserTurn, each: PreparedChange, settled: LaterEdits, s
     doubt = _add_doubt(change, turn, settled)
     if asks or doubt is not None:
         proposed = ProposedFact(change.content, each.draft.category, each.draft.subject, source)
-        proposals.propose(w, turn.origin, proposed, doubt or change.reason)
+        replaced = replaced._replace(follows=_earlier_proposals(w, turn, proposed))
+        proposals.propose(w, turn.origin, proposed, doubt or change.reason, replaced)
         return
     stamp = WriteStamp(origin=turn.origin, reason=change.reason)
     w.add_memory(each.draft, stamp)
@@ -309,13 +331,39 @@ def _update_doubt(change: PlannedChange, turn: UserTurn, settled: LaterEdits) ->
 
 
 def _propose_instead(
-    w: Writer, turn: UserTurn, change: PlannedChange, source: str, doubt: str
+    w: Writer,
+    turn: UserTurn,
+    change: PlannedChange,
+    source: str,
+    doubt: str,
+    replaced: Replaced,
 ) -> None:
-    """Propose the new text of a memory as a new memory, unless that proposal exists already."""
+    """Propose the new text of a memory, unless that proposal exists already."""
     proposed = ProposedFact(change.content, change.category, change.subject, source)
     draft = proposals.draft_from_proposal(w.runtime, proposed)
     if not is_known(w, draft):
-        proposals.propose(w, turn.origin, proposed, doubt)
+        replaced = replaced._replace(follows=_earlier_proposals(w, turn, proposed))
+        proposals.propose(w, turn.origin, proposed, doubt, replaced)
+
+
+def _earlier_proposals(w: Writer, turn: UserTurn, proposed: ProposedFact) -> tuple[str, ...]:
+    """Return the waiting proposals, from earlier turns, of a value that a proposed one replaces.
+
+    Only the rules know what has one value at a time.
+    """
+    subject = proposed.subject or ""
+    relations = {
+        each.relation for each in read_content(proposed.content, subject) if each.single_valued
+    }
+    about = (proposed.category, subject_key(subject))
+    return tuple(
+        each.id
+        for each in proposals.list_proposals(w.tx, w.owner)
+        if (each.category, subject_key(each.subject)) == about
+        and relation_of(each.content, each.subject or "") in relations
+        and (said := overtaken.read_turn_entry(w.tx, w.owner, each.origin)) is not None
+        and said.position <= turn.position
+    )
 
 
 def _is_unrequested(change: PlannedChange, turn: UserTurn) -> bool:

@@ -127,11 +127,12 @@ def _learn_by_rules(runtime: Runtime, claim: Claim, turn: UserTurn) -> None:
             now = runtime.clock.now()
             planned = plan_by_rules(tx, claim.owner, valid.statements, turn.position, now)
             ends = _plan_ends(tx, claim.owner, valid.ended, turn.position, now)
+            doubtful = _doubtful_changes(tx, runtime, claim.owner, turn)
         if later.complete:
             planned += ends
         else:
             planned = [replace(each, doubt=changes.SAID_SINCE) for each in planned]
-        planned += _doubtful_changes(runtime, turn)
+        planned += doubtful
         retracted = (overtaken.statement_slot(each) for each in valid.statements if each.retracts)
         slots = valid.ended.union(retracted)
         plan = Plan(planned, seen, later, "agent", RULES_SOURCE, slots)
@@ -140,17 +141,22 @@ def _learn_by_rules(runtime: Runtime, claim: Claim, turn: UserTurn) -> None:
     raise StalePlan("memories kept changing while a turn was learned from")
 
 
-def _doubtful_changes(runtime: Runtime, turn: UserTurn) -> list[PlannedChange]:
+def _doubtful_changes(
+    tx: Transaction, runtime: Runtime, owner: Owner, turn: UserTurn
+) -> list[PlannedChange]:
     """Return what a turn states only with doubt: questions to the person, if these are asked."""
     if not asks_first(runtime.settings.write_policy):
         return []
     certain = {each.content for each in read_statements(turn)}
     without_hedges = _HEDGE.sub(" ", turn.own.text)
-    return [
-        replace(_addition(each), doubt=changes.DOUBTFUL)
+    doubtful = [
+        each
         for each in rules.extract_statements(without_hedges)
         if each.content not in certain and not each.retracts
     ]
+    planned = plan_by_rules(tx, owner, doubtful, turn.position, runtime.clock.now())
+    # What is only asked forgets nothing.
+    return [replace(each, doubt=changes.DOUBTFUL) for each in planned if each.event != "DELETE"]
 
 
 def read_statements(turn: UserTurn) -> list[rules.Statement]:
@@ -318,13 +324,10 @@ def _ask_and_apply(
             tx.enter(claim.owner)
             seen = log.last_position(tx, claim.owner)
             later = overtaken.list_later_turns(tx, claim, turn.position)
+            doubtful = _doubtful_changes(tx, runtime, claim.owner, turn)
         planned = _plan_by_model(runtime, model, turn, facts, budget)
         stated = {changes.comparison_key(each.content) for each in facts}
-        planned += [
-            each
-            for each in _doubtful_changes(runtime, turn)
-            if changes.comparison_key(each.content) not in stated
-        ]
+        planned += [each for each in doubtful if changes.comparison_key(each.content) not in stated]
         if _try_apply(runtime, claim, turn, Plan(planned, seen, later, "model", model.name)):
             return
     raise StalePlan("memories kept changing while a turn was learned from")

@@ -385,15 +385,31 @@ def _check_session_entry(tx: Transaction, owner: Owner, entry: LogEntry) -> None
 def _with_local_memory(
     tx: Transaction, owner: Owner, entry: LogEntry, names: dict[str, str]
 ) -> LogEntry:
-    """Make an accepted proposal name its memory by the id it has here, if it was imported."""
+    """Make a proposal or its answer name memories by the ids they have here.
+
+    An accepted proposal loses a memory that was not imported.
+    """
+    if entry.op == "propose" and entry.body is not None:
+        return replace(entry, body=_with_local_versions(entry.body, names))
     memory = (entry.body or {}).get("memory")
     if entry.op != "accept" or entry.body is None or memory is None:
         return entry
     memory = names.get(memory, memory)
-    first = log.versions(tx, owner, memory)[:1]
-    if first and first[0].origin == (entry.session, entry.sequence):
+    origins = [version.origin for version in log.versions(tx, owner, memory)]
+    if (entry.session, entry.sequence) in origins:
         return replace(entry, body={**entry.body, "memory": memory})
     return replace(entry, body={k: v for k, v in entry.body.items() if k != "memory"})
+
+
+def _with_local_versions(body: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """Give the memories that a proposal replaces the ids they have here; the uuids stay."""
+    local = dict(body)
+    if "revises" in body:
+        memory, uuid = body["revises"]
+        local["revises"] = [names.get(memory, memory), uuid]
+    if "forgets" in body:
+        local["forgets"] = [[names.get(memory, memory), uuid] for memory, uuid in body["forgets"]]
+    return local
 
 
 def _check_proposal(tx: Transaction, owner: Owner, entry: LogEntry) -> None:

@@ -146,17 +146,26 @@ class EventBody(BaseModel):
         return to_json_object(value)
 
 
+_Id = Annotated[str, Field(pattern=r"^[A-Za-z0-9]{1,64}$")]
+_VersionRef = Annotated[
+    list[Annotated[str, Field(max_length=64)]], Field(min_length=2, max_length=2)
+]
+
+
 class ProposalBody(BaseModel):
     """The content of a proposal, or the id of the proposal that was answered."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
-    proposal: Annotated[str, Field(pattern=r"^[A-Za-z0-9]{1,64}$")]
+    proposal: _Id
     content: Annotated[str, Field(min_length=1, max_length=validate.MAX_CHARS)] | None = None
     category: str | None = None
     subject: str | None = None
     source: str | None = None
-    memory: Annotated[str, Field(pattern=r"^[A-Za-z0-9]{1,64}$")] | None = None
+    memory: _Id | None = None
+    revises: _VersionRef | None = None
+    forgets: list[_VersionRef] = []
+    follows: list[_Id] = []
 
 
 def _check_proposal(body: ProposalBody) -> dict[str, Any]:
@@ -165,12 +174,14 @@ def _check_proposal(body: ProposalBody) -> dict[str, Any]:
         raise ValueError("a proposal needs a content, a category and a source")
     if not one_line(require_utf8(body.content, "content")):
         raise ValueError("content is empty")
+    replaces = {name: getattr(body, name) for name in ("revises", "forgets", "follows")}
     return {
         "proposal": body.proposal,
         "content": body.content,
         "category": category_slug(body.category),
         "subject": validate.check_subject(body.subject),
         "source": validate.check_optional(body.source, "source", validate.MAX_SOURCE_CHARS),
+        **{name: value for name, value in replaces.items() if value},
     }
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
-from reverie.engine import index, log
+from reverie.engine import index, index_check, log
+from reverie.engine.index import MemoryRow
 from reverie.engine.log import LogEntry
 from reverie.errors import Conflict, KeyConflict, NotFound
 from reverie.model import Memory, Op, Origin, Proposal
@@ -14,6 +16,32 @@ from reverie.write import validate
 from reverie.write.runtime import Runtime
 from reverie.write.validate import Draft
 from reverie.write.writer import Author, Writer, WriteStamp, open_writer
+
+ACCEPTED_REASON = "it was proposed and accepted"
+REPLACED_REASON = "a proposal that replaces it was accepted"
+
+
+class VersionRef(NamedTuple):
+    """A version of a memory, by the uuid of its log entry, which an import keeps."""
+
+    memory: str
+    uuid: str
+
+
+class Replaced(NamedTuple):
+    """What accepting a proposal replaces, if nobody has changed it since it was planned.
+
+    ``revises`` gets the proposed content as its next version, ``forgets`` are forgotten.
+    ``follows`` are earlier proposals of the same value, by their ids: what one of them was
+    accepted as is revised.
+    """
+
+    revises: VersionRef | None = None
+    forgets: tuple[VersionRef, ...] = ()
+    follows: tuple[str, ...] = ()
+
+
+NOTHING_REPLACED = Replaced()
 
 
 class ProposedFact(NamedTuple):
@@ -25,19 +53,29 @@ class ProposedFact(NamedTuple):
     source: str
 
 
-def propose(w: Writer, origin: Origin, proposed: ProposedFact, reason: str | None = None) -> None:
+def propose(
+    w: Writer,
+    origin: Origin,
+    proposed: ProposedFact,
+    reason: str | None = None,
+    replaced: Replaced = NOTHING_REPLACED,
+) -> None:
     """Append a proposal that a person has to accept before it is remembered."""
     quiet = w.runtime.redaction.quiet
     proposed = proposed._replace(
         content=quiet(proposed.content, "a proposal"), subject=quiet(proposed.subject, "a subject")
     )
     reason = quiet(reason, "a reason")
-    body = {"proposal": w.runtime.ids.memory(), **proposed._asdict()}
+    replaces = {name: value for name, value in replaced._asdict().items() if value}
+    body = {"proposal": w.runtime.ids.memory(), **proposed._asdict(), **replaces}
     _append(w, "propose", origin, body, WriteStamp(reason=reason))
 
 
 def accept(runtime: Runtime, author: Author, proposal: str, stamp: WriteStamp) -> Memory:
-    """Remember what was proposed; a proposal accepted before returns the same memory."""
+    """Remember what was proposed, in place of what it was planned to replace.
+
+    A proposal that was accepted before returns the same memory.
+    """
     with runtime.engine.read() as tx:
         owner = log.resolve_owner(tx, author.scope)
         if owner is None:
@@ -52,11 +90,80 @@ def accept(runtime: Runtime, author: Author, proposal: str, stamp: WriteStamp) -
             if place is None:
                 raise NotFound(f"memory {asked.memory_id} was erased after it was accepted")
             return w.read_memory(place)
-        own = WriteStamp(origin=asked.origin, reason="it was proposed and accepted")
-        memory = w.add_memory(draft, own)
+        memory = _remember_accepted(w, asked, draft)
         body = {"proposal": proposal, "memory": memory.id}
         _append(w, "accept", asked.origin, body, stamp)
         return memory
+
+
+def _remember_accepted(w: Writer, asked: Proposal, draft: Draft) -> Memory:
+    """Write the memory of an accepted proposal, and forget what it replaces besides."""
+    replaced = _read_replaced(w, asked)
+    own = WriteStamp(origin=asked.origin, reason=ACCEPTED_REASON)
+    place = _find_revised(w, replaced)
+    if place is None:
+        memory = w.add_memory(draft, own)
+    else:
+
+        def alter(old: Memory, at: int) -> Memory:
+            return replace(
+                old,
+                content=draft.text.content,
+                subject=draft.subject or old.subject,
+                concept_tags=draft.text.concept_tags,
+                source=draft.source,
+                trust=w.author.trust,
+                updated_at=at,
+            )
+
+        memory = w.change_memory(place, "revise", own, alter, draft.text)
+    for version in replaced.forgets:
+        gone = _find_unchanged(w, version)
+        if gone is not None and not gone.pinned:
+            stamp = WriteStamp(origin=asked.origin, reason=REPLACED_REASON)
+            w.change_memory(gone, "forget", stamp, lambda old, at: replace(old, forgotten_at=at))
+    return memory
+
+
+def _read_replaced(w: Writer, asked: Proposal) -> Replaced:
+    row = w.tx.one(
+        "SELECT position FROM proposals WHERE space = ? AND owner = ? AND proposal = ?",
+        (*w.owner, asked.id),
+    )
+    assert row is not None
+    # Entries of earlier versions of Reverie have none of these.
+    body = log.find_at_positions(w.tx, w.owner, [row[0]])[row[0]].body or {}
+    return Replaced(
+        VersionRef(*body["revises"]) if body.get("revises") else None,
+        tuple(VersionRef(*each) for each in body.get("forgets", ())),
+        tuple(body.get("follows", ())),
+    )
+
+
+def _find_revised(w: Writer, replaced: Replaced) -> MemoryRow | None:
+    """Find the memory that an accepted proposal revises; None if a new one is to be added."""
+    place = None if replaced.revises is None else _find_unchanged(w, replaced.revises)
+    if place is not None:
+        return place
+    for proposal in reversed(replaced.follows):
+        if not exists(w.tx, w.owner, proposal):
+            continue
+        earlier = find(w.tx, w.owner, proposal)
+        place = index.find(w.tx, w.owner, earlier.memory_id) if earlier.memory_id else None
+        if place is not None:
+            entry = index_check.read_current(w.tx, w.owner, place)
+            if (entry.reason, entry.origin) == (ACCEPTED_REASON, earlier.origin):
+                return place
+    return None
+
+
+def _find_unchanged(w: Writer, version: VersionRef) -> MemoryRow | None:
+    """Find a memory whose current version is this one, and which is not forgotten."""
+    place = index.find(w.tx, w.owner, version.memory)
+    if place is None or place.forgotten_at is not None:
+        return None
+    same = index_check.read_current(w.tx, w.owner, place).uuid == version.uuid
+    return place if same else None
 
 
 def reject(w: Writer, proposal: str, stamp: WriteStamp) -> Proposal:
@@ -95,9 +202,7 @@ def draft_from_proposal(
     )
 
 
-def _append(
-    w: Writer, op: Op, origin: Origin, body: Mapping[str, str | None], stamp: WriteStamp
-) -> None:
+def _append(w: Writer, op: Op, origin: Origin, body: Mapping[str, Any], stamp: WriteStamp) -> None:
     """Append an entry about a proposal, filed under the event that the proposal came from."""
     apply_entry(w.tx, w.owner, w.append_to_session(stamp, op, *origin, body))
 
