@@ -29,11 +29,11 @@ MAX_NEAR = 3
 NO_MEMORIES = "No memories stored yet."
 USAGE = (
     "Usage: /memory list, /memory search <words>, /memory delete <id>, /memory undo, "
-    "/memory proposals, /memory keep <number>, /memory drop <number>"
+    "/memory proposals, /memory keep <id>, /memory drop <id>"
 )
 NO_PROPOSALS = "Nothing waits for your answer."
-PROPOSALS_FOOTER = "Use /memory keep <number> or /memory drop <number>; several at once are fine."
-ANSWER_HINT = 'They answer with "/memory keep N" or "/memory drop N".'
+PROPOSALS_FOOTER = "Use /memory keep <id> or /memory drop <id>; several at once are fine."
+ANSWER_HINT = 'They answer with "/memory keep ID" or "/memory drop ID".'
 FOOTER = "Use /memory delete <id> to remove a memory."
 
 
@@ -154,40 +154,33 @@ def proposal_notice(space: Space) -> str:
     """Return what to tell the model about proposals that wait for the person; empty if nothing."""
     if not consent.asks_first(space.runtime.settings.write_policy) or not space.proposals():
         return ""
-    return consent.render_questions(_waiting(space), ANSWER_HINT)
-
-
-def _waiting(space: Space) -> list[tuple[str, Proposal]]:
-    """List the proposals without an answer, each with its number.
-
-    The number is its place among all proposals ever made here: answering one does not change the
-    numbers of the others, which the person still reads in an earlier message.
-    """
-    every = enumerate(space.proposals(include_answered=True), 1)
-    return [(str(number), each) for number, each in every if each.answer is None]
+    return consent.render_questions([(each.id, each) for each in space.proposals()], ANSWER_HINT)
 
 
 def _proposals(space: Space) -> str:
-    waiting = _waiting(space)
+    waiting = space.proposals()
     if not waiting:
         return NO_PROPOSALS
     more = len(waiting) - MAX_LISTED
-    lines = [f"{number}. {escape_line(each.content)}" for number, each in waiting[:MAX_LISTED]]
+    lines = [f"• [{each.id}] {escape_line(each.content)}" for each in waiting[:MAX_LISTED]]
     if more > 0:
         lines.append(f"… and {more} more.")
     return "\n".join(["❔ Not remembered yet:", "", *lines, "", PROPOSALS_FOOTER])
 
 
 def _answer(space: Space, answer: str, named: str) -> str:
-    """Accept or reject the proposals that are named by their numbers or ids."""
+    """Accept or reject the proposals that are named by their ids.
+
+    A number in the list would name another proposal once one before it is erased, while the person
+    still reads the old list.
+    """
     names = [name.strip("[],.") for name in named.replace(",", " ").split()]
     if not names:
-        return f"Usage: /memory {answer} <number>"
-    waiting = dict(_waiting(space))
-    by_id = {each.id: each for each in waiting.values()}
+        return f"Usage: /memory {answer} <id>"
+    waiting = {each.id: each for each in space.proposals()}
     chosen = []
     for name in names:
-        proposal = waiting.get(name.lstrip("#")) or by_id.get(name)
+        proposal = waiting.get(name.lstrip("#"))
         if proposal is None:
             raise NotFound(f"no proposal {name} waits: /memory proposals shows those that do")
         chosen.append(proposal)
