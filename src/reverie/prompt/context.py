@@ -499,6 +499,15 @@ def _render_notices(
     return asked + (NOTIFY_HEADING + "".join(learned) if learned else "")
 
 
+def replace_questions(notices: str, questions: str) -> str:
+    """Return the notices with other questions to the user; what was just remembered stays.
+
+    Every line of a notice but its heading begins with "- ", so no stored text is the heading.
+    """
+    _, heading, told = notices.partition(NOTIFY_HEADING)
+    return questions + heading + told
+
+
 def _recently_learned(tx: Transaction, owner: Owner, ranges: Sequence[EventRange]) -> list[Memory]:
     """The memories learned from this session since the turn before the current one."""
     names = {each.session for each in ranges}

@@ -317,6 +317,23 @@ def test_mcp_context_tells_the_model_what_to_ask_under_the_policy_ask(serve: Ser
         assert "The user likes tea" not in over_http(silent, ask, headers=headers)
 
 
+def test_mcp_context_tells_what_was_just_remembered_while_a_proposal_waits(serve: Serve) -> None:
+    asking = serve(write_policy="ask", learn="rules")
+    space = asking.store.space("default")
+    home = space.remember("The user lives in Oslo", category="context", subject="home")
+    space.session("chat").append({"role": "user", "content": "I live in Bergen. I love pizza."})
+    asking.store.run_pending_jobs()
+    (proposal,) = space.proposals()
+
+    async def ask(client: Client) -> str:
+        return text_of(await client.call_tool("context", {"query": "tea"}))
+
+    known = over_http(asking, ask, headers={"X-Reverie-Session": "chat"})
+    asked, told = known.split("Just remembered.")
+    assert asked.count(f"[proposal {proposal.id}]") == 1 and "[proposal" not in told
+    assert f"[id:{home.id}] [home] The user lives in Bergen" in told
+
+
 @pytest.mark.parametrize(
     ("tool", "arguments"),
     [

@@ -14,6 +14,7 @@ from reverie.dates import parse_as_of
 from reverie.errors import InvalidInput
 from reverie.model import Right
 from reverie.prompt import consent
+from reverie.prompt.context import replace_questions
 from reverie.server.mcp import format as mcp_format
 from reverie.server.mcp import schemas
 from reverie.server.mcp.schemas import DEFAULT_HITS, DEFAULT_LISTED, ArgumentValidator
@@ -175,7 +176,8 @@ async def context(scoped: ToolScope, given: dict[str, Any]) -> ToolResult:
         known = await scoped.space.context(query, tokens=tokens, update_tool=tool)
     messages = [HISTORY_HEADING, *map(mcp_format.format_message, known.history)]
     history = "\n".join(messages) if known.history else ""
-    known = replace(known, notices=await _consent_notice(scoped) or known.notices)
+    if questions := await _consent_notice(scoped):
+        known = replace(known, notices=replace_questions(known.notices, questions))
     return ToolResult(
         "\n\n".join(filter(None, (known.system, history))) or "Nothing is remembered yet."
     )
