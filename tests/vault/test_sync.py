@@ -279,7 +279,8 @@ def test_file_edited_after_the_plan_is_not_removed_with_its_double(
     run = Executor.execute
 
     def edited(self: Executor, actions: list[Action], **named: bool) -> bool:
-        if any(isinstance(action, act.RemoveFile) for action in actions):
+        removes = any(isinstance(action, act.RemoveFile) for action in actions)
+        if removes and "alpha words" in kept.read(path):
             kept.edit(path, "alpha words", "my own new words")
         return run(self, actions, **named)
 
@@ -287,6 +288,10 @@ def test_file_edited_after_the_plan_is_not_removed_with_its_double(
         patched.setattr(Executor, "execute", edited)
         kept.sync()
     assert "my own new words" in kept.read(path)
+    assert kept.ana.get(memory.id).content == "my own new words"
+    # Entries that were added after the run wrote its last ones are written by the next.
+    kept.sync()
+    assert_equal(kept)
 
 
 # -- records --------------------------------------------------------------------------------------

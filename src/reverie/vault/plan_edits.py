@@ -60,7 +60,7 @@ class _Edits:
         self._store, self._disk, self._cache = now.store, now.disk, now.cache
         self.actions: list[Action] = []
         # The files that this plan takes for those of a memory.
-        self._taken: dict[Name, str] = {}
+        self._taken: dict[Name, VaultFile] = {}
         self._switched: set[Name] = set()
 
     def take(self, file: DiskFile) -> None:
@@ -119,10 +119,15 @@ class _Edits:
             self._add(Remember(file.path, file, unknown_id=told))
         elif history.erased:
             self._erased(file, id, history)
-        elif (other := self._elsewhere(file, id)) is not None:
-            self._copied(file, history, other)
+        elif (other := self._elsewhere(file, id)) is not None and not self._returns(
+            file, history, other
+        ):
+            self._copied(file, history, other.path)
         else:
-            self._taken[scope, id] = file.path
+            if other is not None:
+                # Before the revision: after a kill in between, the next plan has one file to read.
+                self._add(RemoveFile(file.path, other))
+            self._taken[scope, id] = file.as_known(id)
             self._edited(file, history, bare=told is None)
             self._settle(file, history.current)
 
@@ -137,15 +142,28 @@ class _Edits:
             why = "was erased and stays so: remove the file, or its id to remember it again"
             self._problem(file, f"memory {id} {why}")
 
-    def _elsewhere(self, file: DiskFile, id: str) -> str | None:
-        """Return the path of another file that is the memory's, and is still there."""
+    def _elsewhere(self, file: DiskFile, id: str) -> VaultFile | None:
+        """Return another file that is the memory's, and is still there."""
         scope = file.place.scope
         if (taken := self._taken.get((scope, id))) is not None:
             return taken
         for known in self._cache.of(scope, "memory", id):
             if known.path != file.path and self._says_id(known):
-                return known.path
+                return known
         return None
+
+    def _returns(self, file: DiskFile, history: MemoryHistory, other: VaultFile) -> bool:
+        """Whether a file that was deleted came back edited, while ``deleted/`` has its memory.
+
+        One that came back as it was is only older than the store, and restores nothing.
+        """
+        current, deleted = history.current, layout.is_deleted(other.path)
+        if current.forgotten_at is None or file.place.deleted or not deleted:
+            return False
+        if other.path in self._disk.changed or other.path in self._disk.unusable:
+            return False
+        base = self._base(file, current.id, history.states())
+        return self._revision(file, current, base, bare=False) is not None
 
     def _says_id(self, known: VaultFile) -> bool:
         if known.path in self._disk.gone:
