@@ -81,6 +81,28 @@ def test_second_plan_for_one_subject_is_planned_again(store: Store, space: Space
     assert contents(space) == {"The user lives in Paris"}, "all or nothing"
 
 
+@pytest.mark.parametrize("changed_since", [False, True])
+def test_accepted_replacement_forgets_what_nobody_changed_since(
+    store: Store, space: Space, changed_since: bool
+) -> None:
+    paris = space.remember("The user lives in Paris")
+    space.session("s").append(user("I think I live in Rome"))
+    rome = PlannedChange(
+        *("ADD", "The user lives in Rome", "context", "home"),
+        replaces=(paris.id,),
+        doubt=changes.DOUBTFUL,
+    )
+    apply(store, turn_of(store, "s", 1), [PlannedChange("DELETE", "", target=paris), rome])
+    assert contents(space) == {"The user lives in Paris"}, "nothing is forgotten before the answer"
+    (proposal,) = space.proposals()
+    if changed_since:
+        space.revise(paris.id, "The user lives in Paris on weekdays")
+    space.accept(proposal.id)
+    kept = {"The user lives in Paris on weekdays"} if changed_since else set()
+    assert contents(space) == {"The user lives in Rome", *kept}
+    assert store.verify().ok
+
+
 def test_update_of_an_unreconciled_memory_reconciles_it(store: Store, space: Space) -> None:
     space.session("s").append(user("tea"))
     turn = turn_of(store, "s", 1)

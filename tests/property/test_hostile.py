@@ -263,7 +263,8 @@ def test_any_exported_memory_can_be_imported(
         memory = source.remember(text, tags=tags, subject=subject)
     except InvalidInput:
         return
-    records = list(source.export())[-1:]
+    # The whole history: the same text again, of another example, is a version of the same memory.
+    records = [record for record in source.export() if record["memory"] == memory.id]
     report = target.import_records(records)
     assert (report.added, report.skipped) == (1, ())
     assert target.get(memory.id) == memory

@@ -80,7 +80,7 @@ class Slot(NamedTuple):
     relation: str
 
     def holds(self, memory: Memory) -> bool:
-        """Whether a memory of this category and subject is the value of the slot.
+        """Whether a memory of this subject is the value of the slot, in whatever category.
 
         One in other words than the rules know is left alone where a person wrote it, and where it
         is about somebody else, of whom there are many facts.
@@ -88,6 +88,8 @@ class Slot(NamedTuple):
         relation = relation_of(memory.content, memory.subject or "")
         if relation:
             return relation == self.relation
+        if memory.category != self.category:
+            return False
         is_users_own = self.category != "person" or memory.subject in USER_SUBJECTS
         return is_users_own and memory.trust != "person"
 
@@ -256,11 +258,12 @@ def find_refined(
 
 
 def _list_taught(tx: Transaction, owner: Owner, slot: Slot, now: int) -> list[tuple[int, Memory]]:
-    """List the living memories of a category and subject, the newest first.
+    """List the living memories of a subject, the newest first.
 
-    Each is after the position at which it was taught; where nobody knows that, before any turn.
+    A person may have moved one to another category, and earlier rules used others. Each is after
+    the position at which it was taught; where nobody knows that, before any turn.
     """
-    chosen = Filter(category=slot.category, subject_key=slot.subject, alive_at=now)
+    chosen = Filter(subject_key=slot.subject, alive_at=now)
     entries = (
         index_check.read_current(tx, owner, place)
         for place in index.list_memories(tx, owner, chosen, limit=MAX_OF_SUBJECT)
@@ -269,7 +272,7 @@ def _list_taught(tx: Transaction, owner: Owner, slot: Slot, now: int) -> list[tu
 
 
 def is_any_changed(tx: Transaction, owner: Owner, slots: Iterable[Slot | None], seen: int) -> bool:
-    """Whether a memory of these categories and subjects was written after a position."""
+    """Whether a memory of these subjects was written after a position."""
     return any(
         place.position > seen
         for slot in slots
@@ -277,7 +280,7 @@ def is_any_changed(tx: Transaction, owner: Owner, slots: Iterable[Slot | None], 
         for place in index.list_memories(
             tx,
             owner,
-            Filter(category=slot.category, subject_key=slot.subject, include_forgotten=True),
+            Filter(subject_key=slot.subject, include_forgotten=True),
         )
     )
 

@@ -243,7 +243,7 @@ _FURTHER = re.compile(r"(?:,? and |, )(?:also )?(?=[a-z0-9])")
 _AGO = ignoring_case(r"(?:last|this|yesterday|on (?:mon|tues|wednes|thurs|fri|satur|sun)day)\b")
 _HAVING = ignoring_case(r"(?:have|adopted|got|rescued)(?: just)? (?=\S)")
 # "I'm also gluten-free" adds to what is known.
-_ADDS = ignoring_case(r"\b(?:also|too|as well)\b")
+_ADDS = ignoring_case(r"\b(?:also|too(?=\W{0,20}$|[,.;!])|as well(?! as))\b")
 # Words that correct even where an answer is expected.
 _OUTRIGHT = ignoring_case(
     r"\W*(?:(?:oops|whoops|sorry|no|wait)\W{1,4})*(?:i meant?\b|correction\b|typo\b|scratch that\b|"
