@@ -197,8 +197,8 @@ def fit(asked: Sequence[Asked]) -> dict[str, float]:
     rows = [each for each in asked if each.features is not None]
     names = [name for name in rows[0].features or {} if name != "constant"]
     table = np.array([[(each.features or {})[name] for name in names] for each in rows])
-    middle, width = table.mean(axis=0), table.std(axis=0) + 1e-9
-    inputs = np.c_[(table - middle) / width, np.ones(len(rows))]
+    mean, width = table.mean(axis=0), table.std(axis=0) + 1e-9
+    inputs = np.c_[(table - mean) / width, np.ones(len(rows))]
     wanted = np.array([each.kind == ANSWERABLE for each in rows], np.float64)
     counts: dict[tuple[str, str], int] = defaultdict(int)
     for each in rows:
@@ -215,7 +215,7 @@ def fit(asked: Sequence[Asked]) -> dict[str, float]:
         if np.abs(step).max() < 1e-7:
             break
     plain = weights[:-1] / width
-    constant = float(weights[-1] - plain @ middle)
+    constant = float(weights[-1] - plain @ mean)
     return {**dict(zip(names, plain.tolist(), strict=True)), "constant": constant}
 
 

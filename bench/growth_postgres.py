@@ -113,10 +113,10 @@ def _recalls(store: Store, writer: Writer, texts: Sequence[Sequence[str]]) -> It
     yield "| | statements | rows read | pages visited | bytes of these pages |"
     yield "|---|--:|--:|--:|--:|"
     for what, costs in (("the first of a process in the space", first), ("each later one", later)):
-        middle = Read(*(round(statistics.median(part)) for part in zip(*costs, strict=True)))
+        median = Read(*(round(statistics.median(part)) for part in zip(*costs, strict=True)))
         yield (
-            f"| {what} | {middle.statements} | {middle.rows:,} | {middle.pages:,} "
-            f"| {middle.pages * PAGE:,} |"
+            f"| {what} | {median.statements} | {median.rows:,} | {median.pages:,} "
+            f"| {median.pages * PAGE:,} |"
         )
 
 

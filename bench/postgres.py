@@ -35,7 +35,7 @@ from reverie.engine.postgres.pool import ConnectionPool
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-MOST = 2.0
+MAX_RATIO = 2.0
 MAX_GROWN = 1.3
 IN_EACH = 100
 # What a server of a few gigabytes would be given.
@@ -257,7 +257,7 @@ class Postgres(running.Bench):
     def _row(self, group: str, name: str, what: str, statements: int) -> None:
         against = "the same statements, pipelined"
         self._settled(name, f"{name}, sent")
-        self.meter.row(group, what, name, f"{name}, sent", against, MOST)
+        self.meter.row(group, what, name, f"{name}, sent", against, MAX_RATIO)
         self._shares(f"{statements} statements")
 
     def _settled(self, *names: str) -> None:

@@ -27,7 +27,7 @@ from bench.texts import COMMON, SEED, Message, Talker, said
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-SPACE, TALK = "bench", "talk"
+SPACE, SESSION = "bench", "talk"
 LIMIT = 12
 """Hits of a recall: as many as a context asks for."""
 LAST = 20
@@ -72,7 +72,7 @@ class Subject:
 
     name: str
     store: reverie.Store
-    talk: Sequence[Message]
+    conversation: Sequence[Message]
 
     @property
     def space(self) -> reverie.Space:
@@ -80,7 +80,7 @@ class Subject:
 
     @property
     def session(self) -> reverie.Session:
-        return self.space.session(TALK)
+        return self.space.session(SESSION)
 
     def recall(self, query: str) -> object:
         return self.session.recall(query, limit=LIMIT)
@@ -93,7 +93,7 @@ class Sessions(running.Bench):
         super().__init__(folder, progress)
         self._plan = plan
         self._talker = Talker(SEED)
-        self._talks: dict[str, list[Message]] = {"0": []}
+        self._conversations: dict[str, list[Message]] = {"0": []}
         self._copies = 0
         self._small, self._large = short(plan.small), short(plan.large)
 
@@ -117,12 +117,12 @@ class Sessions(running.Bench):
 
     def _build(self, name: str, size: int) -> None:
         """A file with the memories and one conversation, to be copied for each measurement."""
-        talk = self._talks[name] = self._talker.conversation(size)
+        conversation = self._conversations[name] = self._talker.conversation(size)
         with self._opened(self.folder / f"{name}.db", UNWATCHED) as store:
             self._remember_facts(store)
-            session = store.space(SPACE).session(TALK)
+            session = store.space(SPACE).session(SESSION)
             for at in self.steps(f"filling {name}", -(-size // CHUNK)):
-                session.append_many(talk[at * CHUNK : (at + 1) * CHUNK])
+                session.append_many(conversation[at * CHUNK : (at + 1) * CHUNK])
             session.context("anything")  # from here on the profile stands still
 
     def _remember_facts(self, store: reverie.Store) -> None:
@@ -144,7 +144,7 @@ class Sessions(running.Bench):
             shutil.copyfile(built, path)
         store = self._opened(path, settings)
         self.closing.callback(store.close)
-        subject = Subject(name, store, self._talks[name])
+        subject = Subject(name, store, self._conversations[name])
         subject.recall("anything at all")
         return subject
 
@@ -166,7 +166,7 @@ class Sessions(running.Bench):
         }
         for done in self.steps("context", self._plan.rounds + 1):
             for name, subject in subjects.items():
-                queries = self._talker.queries(subject.talk, self._plan.reads)
+                queries = self._talker.queries(subject.conversation, self._plan.reads)
                 took = {
                     f"recall {name}": timed(subject.recall, queries),
                     f"context {name}": timed(subject.session.context, queries),
@@ -199,10 +199,10 @@ class Sessions(running.Bench):
         memories = self._subject("0", UNWATCHED)
         self._remember_facts(memories.store)
         memories.space.import_records(
-            {"content": message["content"], "kind": "note"} for message in events.talk
+            {"content": message["content"], "kind": "note"} for message in events.conversation
         )
         for done in self.steps("recall", self._plan.rounds + 1):
-            queries = self._talker.queries(events.talk, self._plan.reads)
+            queries = self._talker.queries(events.conversation, self._plan.reads)
             took = {
                 "recall memories": timed(partial(memories.space.recall, limit=LIMIT), queries),
                 "recall events": timed(partial(events.space.recall, limit=LIMIT), queries),
@@ -281,12 +281,12 @@ class Sessions(running.Bench):
         opened = (
             "import reverie, sys; "
             "s = reverie.open(sys.argv[1], settings=reverie.Settings(), embedder='local'); "
-            f"talk = s.space({SPACE!r}).session({TALK!r}); "
+            f"session = s.space({SPACE!r}).session({SESSION!r}); "
         )
         for _ in self.steps("fresh processes", self._plan.starts):
             empty, _ = snippet(opened, path)
-            recalled, _ = snippet(opened + f"talk.recall({query!r}, limit={LIMIT})", path)
-            asked, _ = snippet(opened + f"talk.context({query!r})", path)
+            recalled, _ = snippet(opened + f"session.recall({query!r}, limit={LIMIT})", path)
+            asked, _ = snippet(opened + f"session.context({query!r})", path)
             self.meter.take("first recall", Sample(max(recalled - empty, 1e-9), 0, 0))
             self.meter.take("first context", Sample(max(asked - empty, 0), 0, 0))
 

@@ -66,9 +66,9 @@ class Speed(running.Bench):
         writing.after_a_write(self, plan, writer, stores)
         writing.after_foreign_writes(self, plan, writer, stores)
         writing.import_rows(self, stores)
-        talks = [subjects.events(self, Talker(SEED), size) for size in larger]
-        reading.recalls(self, plan, writer, talks)
-        reading.recall_rows(self, talks, larger)
+        conversations = [subjects.events(self, Talker(SEED), size) for size in larger]
+        reading.recalls(self, plan, writer, conversations)
+        reading.recall_rows(self, conversations, larger)
         self.meter.rows.sort(key=lambda row: ORDER.index(row.group))
         self._curves = comparing.curves(self.meter, stores, compared)
 

@@ -148,15 +148,15 @@ def events(bench: Bench, talker: Talker, size: int) -> Subject:
     """The same for sessions of some turns each."""
     name = f"{short(size)} events"
     path, raw = bench.folder / f"{size}-events.db", Raw(bench.folder / f"{size}-events-raw.db")
-    talk = talker.conversation(size)
-    texts = [message["content"] for message in talk]
+    conversation = talker.conversation(size)
+    texts = [message["content"] for message in conversation]
     vectors = LocalEmbedder().embed(texts)
     raw.bulk(texts, vectors)
     raw.close()
     with open_store(path) as store:
         for at in bench.steps(f"filling {name}", -(-size // TURNS)):
             session = store.space(SPACE).session(f"talk {at}")
-            session.append_many(talk[at * TURNS : (at + 1) * TURNS])
+            session.append_many(conversation[at * TURNS : (at + 1) * TURNS])
     return _opened(bench, name, path, texts, vectors)
 
 

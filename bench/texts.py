@@ -127,8 +127,8 @@ class Talker:
     def facts(self, count: int) -> list[str]:
         return self._writer.sentences(count)
 
-    def queries(self, talk: Sequence[Message], count: int) -> list[str]:
-        return self._writer.queries([message["content"] for message in talk], count)
+    def queries(self, conversation: Sequence[Message], count: int) -> list[str]:
+        return self._writer.queries([message["content"] for message in conversation], count)
 
     def _two_words(self) -> str:
         return " ".join(self._random.sample(COMMON.split(), 2))

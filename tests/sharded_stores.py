@@ -68,7 +68,7 @@ def answers(store: Store) -> list[Any]:
     return results
 
 
-def split(address: str, parts: int | None = None) -> sharding.Plan:
+def split(address: str, parts: int | None = None) -> sharding.ShardingPlan:
     engine = open_engine(address)
     assert isinstance(engine, PostgresEngine)
     try:

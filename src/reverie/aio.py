@@ -5,10 +5,10 @@
         await ana.remember("Alec is my boss at TechCorp")
         hits = await ana.recall("who is my boss?")
 
-No verb is written here. A call runs in a thread of the store's own; what it returns is what the
-library returns, with handles wrapped again and iterators made async. Handles are made without
-waiting: ``store.space(…)``, ``space.session(…)``, ``session.scratchpad``. A call that is cancelled
-goes on in its thread: like an error it means "unknown", and repeating it with its key is safe.
+This module defines no verbs. A call runs in one of the store's threads and returns the library's
+result, with handles wrapped and iterators made async. Handles are made without waiting:
+``store.space(…)``, ``space.session(…)``, ``session.scratchpad``. A cancelled call still ends in its
+thread, so it may or may not take effect: repeat it with the same key.
 
 What type checkers and editors know of the verbs is in ``aio_verbs.pyi``, which
 ``docs/aio_verbs.py`` makes from the signatures of Store, Space and Session.
@@ -74,7 +74,7 @@ class AsyncHandle(Generic[Handle]):
             return self._wrap_attribute(name)
 
     def _wrap_attribute(self, name: str) -> Any:
-        """A verb or a property of the handle, to be awaited unless it answers at once."""
+        """Wrap a verb or property of the handle, to be awaited unless it answers at once."""
         if isinstance(getattr(type(self.handle), name), property):
             if name in NON_BLOCKING:
                 return self._wrap(getattr(self.handle, name))
@@ -137,7 +137,7 @@ _WRAPPERS: dict[type, Callable[[Any, ThreadPoolExecutor], AsyncHandle[Any]]] = {
 
 
 class StoreOpener:
-    """Opened by ``await`` or ``async with``, whichever is used."""
+    """Opens a store when awaited or entered with ``async with``."""
 
     def __init__(self, open_store: Callable[[], Store]) -> None:
         self._open = open_store
@@ -164,7 +164,7 @@ class StoreOpener:
 
 
 def _open_later(open_store: Callable[Given, Store]) -> Callable[Given, StoreOpener]:
-    """``memory.open`` with the same parameters, done when the result is awaited or entered."""
+    """Wrap ``memory.open``: it is called when the result is awaited or entered."""
 
     @wraps(open_store)
     def open(*given: Given.args, **options: Given.kwargs) -> StoreOpener:

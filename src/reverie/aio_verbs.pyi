@@ -13,7 +13,6 @@ from reverie.aio import AsyncScratchpad, AsyncSession, AsyncSpace
 from reverie.config import Settings
 from reverie.dates import Time
 from reverie.memory.session import RecallOptions, RememberOptions
-from reverie.memory.store import Progress
 from reverie.model import (
     Change,
     Context,
@@ -47,6 +46,7 @@ from reverie.model import (
     Version,
     Where,
 )
+from reverie.protocols import Progress
 from reverie.transfer import export as transfer_export
 from reverie.write import session_state
 
@@ -93,7 +93,7 @@ class StoreVerbs:
         Raises NewerSchema when a newer Reverie upgraded the store.
         """
     async def flush_to_vault(self) -> str | None:
-        """Mirror what this process changed to the vault now; return why that failed, else None.
+        """Write this process's changes to the vault now; return the reason if that fails.
 
         For programs that end before a worker would do so. Without a vault, nothing is done.
         """
@@ -133,7 +133,7 @@ class StoreVerbs:
     async def verify_backup(self, source: str | Path) -> VerifyReport:
         """Check a backup without changing anything."""
     async def restore_backup(self, source: str | Path) -> VerifyReport:
-        """Replace this store with a backup. What was erased since stays erased."""
+        """Replace this store with a backup. Memories and events erased since then stay erased."""
     async def doctor(self) -> Mapping[str, Any]:
         """Report versions, paths, pending work and problems."""
     async def vacuum(self) -> None:
@@ -177,13 +177,13 @@ class SpaceVerbs:
     ) -> Memory:
         """Remember one thing. Returns once it is on disk.
 
-        What is returned has in ``related`` what else is known of its subject. The same text again
-        is the same memory, with a new version. With ``unless_known``, SubjectExists is raised when
-        a memory of this category and subject speaks of the same thing. The same ``key`` with the
-        same arguments returns the first result. ``metadata`` is any JSON object of up to 16 KiB.
-        ``valid_from`` and ``valid_to`` (exclusive) say when it holds. ``private`` needs the handle
-        of a session: only that session recalls the memory. Through such a handle the ``origin`` is
-        the session's latest event, unless it is given.
+        The result has the other memories of its subject in ``related``. Remembering the same text
+        again adds a version to the same memory. With ``unless_known``, SubjectExists is raised if a
+        memory of this category and subject already says something similar. The same ``key`` with
+        the same arguments returns the first result. ``metadata`` is any JSON object of up to
+        16 KiB. ``valid_from`` and ``valid_to`` (exclusive) say when it is true. ``private`` needs
+        the handle of a session: only that session recalls the memory. Through such a handle the
+        ``origin`` is the session's latest event, unless it is given.
         """
     async def remember_many(
         self, items: Iterable[NewMemory | str], *, key: str | None = None
@@ -211,7 +211,7 @@ class SpaceVerbs:
         reason: str | None = None,
         key: str | None = None,
     ) -> Memory:
-        """Write a new version of a memory. What is not given stays as it is.
+        """Write a new version of a memory. Fields that are not given stay as they are.
 
         ``metadata`` replaces the whole object; None removes it.
         """
@@ -233,7 +233,7 @@ class SpaceVerbs:
         stored: repeated later, the call may forget something.
         """
     async def memories_from_source(self, source: str) -> list[Memory]:
-        """List what ``forget_source`` would forget, the oldest first."""
+        """List the memories that ``forget_source`` would forget, the oldest first."""
     async def restore(self, id: str, *, key: str | None = None) -> Memory:
         """Undo ``forget``."""
     async def erase(
@@ -260,15 +260,15 @@ class SpaceVerbs:
         explain: bool = False,
         note: bool = True,
     ) -> list[Hit]:
-        """Return what is most worth knowing for a query, best first.
+        """Return the memories and events that best answer a query, best first.
 
-        Hits below ``min_score`` are left out; with the default ranking a score says what a hit is
-        worth, from 0 to 1, and ``floor`` is what prompts use. ``ranking`` is a Ranking or one of
+        Hits below ``min_score`` are left out; with the default ranking scores are from 0 to 1 and
+        comparable between queries, and prompts use ``floor``. ``ranking`` is a Ranking or one of
         the names in ``RANKINGS``, by default the handle's. ``since`` and ``until`` (exclusive)
         limit when something happened; ``where`` are conditions on metadata, tags and other fields.
-        With ``valid_at`` only what held at that time is found, in the version that held then.
-        ``as_of`` is a position of the log (an int) or a time: the recall finds what it would have
-        found then. With ``note=False`` the recall is not logged.
+        With ``valid_at`` only memories that were true at that time are found, in the version of
+        that time. ``as_of`` is a position of the log (an int) or a time: the recall finds what it
+        would have found then. With ``note=False`` the recall is not logged.
         """
     async def get(self, id: str) -> Memory:
         """Return a memory by its id, even a forgotten one."""
@@ -292,8 +292,8 @@ class SpaceVerbs:
         """List the memories of this scope, the newest first or by category.
 
         ``where`` are conditions such as ``{"metadata.team": {"in": ["a", "b"]}}``. With
-        ``valid_at`` each memory is in the version that held at that time. ``after`` is the id of
-        the last memory of the previous page.
+        ``valid_at`` each memory is in the version that was true at that time. ``after`` is the id
+        of the last memory of the previous page.
         """
     async def count(
         self,
@@ -313,13 +313,13 @@ class SpaceVerbs:
     async def position(self) -> int:
         """Return the last position of the space's log."""
     async def changes(self, *, after: int = 0, limit: int = 1000) -> list[Change]:
-        """List the entries of the log after a position, in order, for those who mirror it."""
+        """List the entries of the log after a position, in order, for programs that mirror it."""
     async def profile(self, *, tokens: int = 2000, update_tool: str | None = None) -> str:
-        """Return the prompt block of what is known: the same bytes for the same memories.
+        """Return the profile, a block of memories for a prompt: same memories, same bytes.
 
-        Of what does not fit, pinned memories are shown first, then facts about people, health and
-        preferences, then what is recalled often, then the newest. ``update_tool`` is the name of
-        the model's tool to change a memory, if it has one: the profile mentions it.
+        If not all fit, pinned memories are shown first, then facts about people, health and
+        preferences, then memories that are recalled often, then the newest. ``update_tool`` is the
+        name of the model's tool to change a memory, if it has one: the profile mentions it.
         """
     async def context(
         self, query: str, *, tokens: int | None = None, update_tool: str | None = None
@@ -349,11 +349,11 @@ class SpaceVerbs:
     async def proposals(self, *, include_answered: bool = False) -> list[Proposal]:
         """List the proposals that wait for an answer, or all of them, the oldest first."""
     async def accept(self, proposal: str, *, key: str | None = None) -> Memory:
-        """Remember what was proposed; accepted again, return the same memory."""
+        """Remember a proposed fact; if it was accepted before, return the same memory."""
     async def reject(
         self, proposal: str, *, reason: str | None = None, key: str | None = None
     ) -> Proposal:
-        """Answer that a proposal is not to be remembered."""
+        """Reject a proposal: it is not remembered."""
     async def export(self, *, skip_damaged: bool = False) -> AsyncIterator[dict[str, Any]]:
         """Yield every log entry of this handle's owner as JSON values, the oldest first.
 
@@ -363,7 +363,7 @@ class SpaceVerbs:
     async def import_records(
         self, records: Iterable[transfer_export.Record | transfer_export.UnreadableRecord]
     ) -> ImportReport:
-        """Import what ``export`` yielded, or plain records with a content. Repeating is safe."""
+        """Import the records of ``export``, or plain records with a content. Repeating is safe."""
     async def import_agent_cli(
         self, folder: str | Path, progress: Callable[[int, int], None] | None = None
     ) -> ImportReport:
@@ -374,9 +374,9 @@ class SessionVerbs:
     def id(self) -> str: ...
     @property
     def space(self) -> AsyncSpace:
-        """A handle on the space that also recalls the memories of this session alone.
+        """A handle on the space that also recalls the memories private to this session.
 
-        What is written through it names the latest event of this session as its origin.
+        Memories written through it have the latest event of this session as their origin.
         """
     @property
     def matched_sequence(self) -> int | None:
@@ -407,9 +407,9 @@ class SessionVerbs:
     async def append_many(
         self, messages: Iterable[Message], *, key: str | None = None
     ) -> list[Event]:
-        """Keep messages in order, all of them or none."""
+        """Append messages in order, all of them or none."""
     async def remember(self, content: str, **options: Unpack[RememberOptions]) -> Memory:
-        """Remember something that was said here; see ``Space.remember``.
+        """Remember something said in this session; see ``Space.remember``.
 
         Its origin is the latest event of this session. With ``private=True`` only this session
         recalls it.
@@ -417,7 +417,7 @@ class SessionVerbs:
     async def remember_many(
         self, items: Iterable[NewMemory | str], *, key: str | None = None
     ) -> list[Memory]:
-        """Remember many things that were said here; see ``Space.remember_many``."""
+        """Remember many things said in this session; see ``Space.remember_many``."""
     async def hide(self, reason: str | None = None, *, key: str | None = None) -> None:
         """Remove the session from lists and every recall, until ``restore``."""
     async def restore(self, *, key: str | None = None) -> None:
@@ -427,14 +427,14 @@ class SessionVerbs:
     async def erase_event(self, sequence: int, *, key: str | None = None) -> SessionErasure:
         """Destroy the text of one event, such as a password. Other events stay."""
     async def write_summary(self, text: str, *, upper: int, expected_epoch: int) -> Summary:
-        """Replace the summary that was read with one of the events up to ``upper``.
+        """Write a summary of the events up to ``upper`` if the stored one has ``expected_epoch``.
 
-        If another summary was written since, nothing changes, and ``applied`` is False.
+        Otherwise nothing changes, and ``applied`` is False.
         """
     async def refresh_profile(self) -> None:
-        """Let the next contexts show the profile as it is now.
+        """Use the current profile from the next context on.
 
-        For sessions that never end. The provider's prompt cache misses once.
+        For sessions that last very long. The provider's prompt cache misses once.
         """
     async def events(self, limit: int | None = None, *, until: int | None = None) -> list[Event]:
         """Return the last ``limit`` events in order, or all; those before a fork included.
@@ -442,7 +442,7 @@ class SessionVerbs:
         ``until`` is the last sequence to return.
         """
     async def resume(self, limit: int = 20) -> list[StoredMessage]:
-        """The last messages in the shape they came in, ready to be sent to a model again.
+        """Return the last messages in their original format, ready to be sent to a model again.
 
         They begin with a user's message, leave out system prompts, and never separate a tool call
         from its results.
@@ -471,11 +471,11 @@ class SessionVerbs:
 
         ``query`` is what to recall for, by default the user's last message. ``tokens`` is the
         budget, by default the setting ``context_tokens`` (4000). The profile is the same bytes in
-        every context of this session, until ``refresh_profile``; only what has no room any more
-        leaves it, once, when the history grows long. With ``freeze=False`` nothing is written, and
-        a session that has not seen the profile yet sees the current one. Hits below ``Space.floor``
-        are not in it. ``update_tool`` is the name of the model's tool to change a memory, if it has
-        one: the profile mentions it.
+        every context of this session, until ``refresh_profile``; it is shortened once, when the
+        history grows long. With ``freeze=False`` nothing is written, and a session that has not
+        seen the profile yet sees the current one. Hits below ``Space.floor`` are not in it.
+        ``update_tool`` is the name of the model's tool to change a memory, if it has one: the
+        profile mentions it.
         """
     async def prompt_additions(
         self,
@@ -485,7 +485,7 @@ class SessionVerbs:
         ranking: Ranking | RankingName | None = None,
         freeze: bool = True,
     ) -> PromptAdditions:
-        """Return what to add to a prompt that a client makes of the whole history itself.
+        """Return profile and recalled text for a prompt whose history the client sends itself.
 
         Events of this session are not recalled, for the client sends them, except those that the
         history given to ``Space.follow`` had dropped. Of the ``limit`` best hits, those that the

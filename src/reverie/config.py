@@ -68,8 +68,8 @@ class Settings:
     user: str = ""
     """The user the command line acts for. Empty: the shared memories of the space."""
     embedder: str = "local"
-    """What makes vectors: ``local``, ``none``, ``hashing``, ``model2vec:PATH`` or
-    ``PROVIDER[:MODEL]``."""
+    """The embedder, which makes the vectors: ``local``, ``none``, ``hashing``, ``model2vec:PATH``
+    or ``PROVIDER[:MODEL]``."""
     embedder_base_url: str = ""
     """The address of an OpenAI-compatible embedding service. Empty: the provider's own."""
     embedder_api_key_env: str = ""

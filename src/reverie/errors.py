@@ -68,7 +68,7 @@ class NotFound(ReverieError, LookupError):
 
 
 class Conflict(ReverieError):
-    """The write contradicts what the store holds now; its subclasses say how."""
+    """The write contradicts the current state of the store; the subclasses say how."""
 
 
 class VersionConflict(Conflict):
@@ -93,7 +93,7 @@ class KeyConflict(Conflict):
 
 
 class SubjectExists(Conflict):
-    """A memory of the same category and subject says something alike already: ``existing``."""
+    """A memory of the same category and subject already says something similar: ``existing``."""
 
     def __init__(self, existing: Memory) -> None:
         super().__init__(
@@ -187,7 +187,7 @@ class StoreFailed(StoreError):
 
 
 class StoreUnavailable(StoreError):
-    """The database server cannot be reached. Repeat the call later, a write with the same key."""
+    """The database server cannot be reached. Repeat the call later (a write with the same key)."""
 
 
 class StoreClosed(StoreError):

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import Any, TypeAlias
 from urllib.parse import SplitResult, urlsplit
 
-Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
+IPAddress: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 # Networks that older Python versions call global although they are reserved for protocols or for
 # documentation, and the address at which the host of a virtual machine in Azure answers.
@@ -55,7 +55,7 @@ def is_loopback(host: str) -> bool:
 # -- what is public -------------------------------------------------------------------------------
 
 
-def is_public(address: Address) -> bool:
+def is_public(address: IPAddress) -> bool:
     """Whether an address, and every address embedded in it, is a public internet address."""
     targets = [address]
     if isinstance(address, ipaddress.IPv6Address):

@@ -64,7 +64,7 @@ NO_RERANKER = "no reranker is configured"
 
 
 class PydanticMessage(Protocol):
-    """A message that is a Pydantic model: what the clients of OpenAI and Anthropic give."""
+    """A message that is a Pydantic model, as the clients of OpenAI and Anthropic return it."""
 
     def model_dump(self, *args: Any, **options: Any) -> dict[str, Any]: ...
 
@@ -76,13 +76,13 @@ class DataclassMessage(Protocol):
 
 
 Message: TypeAlias = Mapping[str, Any] | PydanticMessage | DataclassMessage
-"""A message to be stored: a dict as its provider has it, or what the provider's client gave."""
+"""A message to store: a dict in its provider's format, or an object of the provider's client."""
 if TYPE_CHECKING:
     # Every client has a type of its own for such a dict, and only Any can be passed to each.
     StoredMessage: TypeAlias = Any
 else:
     StoredMessage = Mapping[str, Any]
-"""A message that was stored: a dict in the shape it came in."""
+"""A message that was stored: a dict in its original format."""
 
 Where: TypeAlias = Mapping[str, Any]
 """Conditions on memories, such as ``{"metadata.team": {"in": ["a", "b"]}}``."""
@@ -131,10 +131,10 @@ class Memory:
     ``user`` is None for a memory shared by the whole space. ``session`` is set when only that
     session can see the memory. ``source`` names the program or document that wrote it,
     ``trust`` says what kind of author that was. ``happened_at`` is when the content took place,
-    ``created_at`` and ``updated_at`` are when the store learned of it. What it says holds from
-    ``valid_from`` until ``valid_to``, where somebody said so. ``metadata`` is a JSON
+    ``created_at`` and ``updated_at`` are when the store learned of it. It is true from
+    ``valid_from`` until ``valid_to``, if these are set. ``metadata`` is a JSON
     object of the caller's own, by which memories can be filtered. ``related`` are the other
-    memories of its subject, the newest first; only what ``remember`` returned has them.
+    memories of its subject, the newest first; only results of ``remember`` have them.
     """
 
     id: str
@@ -163,7 +163,7 @@ class Memory:
     )
 
     def is_valid(self, at: int) -> bool:
-        """Whether what the memory says holds at a time, in milliseconds UTC."""
+        """Whether the memory is true at a time, in milliseconds UTC."""
         return (self.valid_from is None or self.valid_from <= at) and (
             self.valid_to is None or at < self.valid_to
         )
@@ -202,7 +202,7 @@ class Memory:
 
 
 class NewMemory(TypedDict, total=False):
-    """One memory for ``Space.remember_many``: a content, and what else ``remember`` takes."""
+    """One memory for ``Space.remember_many``: a content, and other arguments of ``remember``."""
 
     content: Required[str]
     kind: Kind
@@ -294,9 +294,10 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class SessionInfo:
-    """One session, as a list of sessions shows it. ``preview`` is how the user's first words start.
+    """One session, as a list of sessions shows it.
 
-    ``events`` is the number of messages. ``hidden_at`` is None while the session is visible.
+    ``preview`` is the beginning of the user's first message, ``events`` the number of messages.
+    ``hidden_at`` is None while the session is visible.
     """
 
     id: str
@@ -354,8 +355,8 @@ class Summary:
 class Context:
     """The parts of the prompt for a session's next turn, in the order in which a prompt has them.
 
-    ``notices`` is what the agent should tell the user or ask them: facts that were just learned or
-    proposed. ``history`` holds the latest messages, ``tokens`` is the length of everything.
+    ``notices`` are lines to pass on to the user: facts just learned, and proposals to ask about.
+    ``history`` has the latest messages, ``tokens`` is the length of everything.
     """
 
     profile: str
@@ -423,7 +424,7 @@ class Hit:
     """One result of a recall: a memory, or an event of a session (``memory`` or ``event`` is set).
 
     ``parts`` holds what each stage of the ranking contributed to the score, when the recall was
-    made with ``explain``. ``duplicates`` are the ids of others that say the same and are left out.
+    made with ``explain``. ``duplicates`` are the ids of near-duplicates that were left out.
     """
 
     kind: HitKind
@@ -478,10 +479,10 @@ class Candidate(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Every weight and switch that turns candidates into hits; ``RANKINGS`` names some sets.
+    """The weights and switches of a ranking; ``RANKINGS`` has presets by name.
 
-    The default is the set that measures best. With the fusion ``evidence`` the weights count in
-    proportion to one another.
+    The default is the preset that measures best. With the fusion ``evidence`` only the ratio of the
+    weights matters.
     """
 
     vector_weight: float = 0.44
@@ -500,7 +501,8 @@ class Ranking:
     session: float = 0.05
     """How far every event of a session is raised towards the session's best score."""
     origin: float = 0.5
-    """How much of the lead of a memory is added to the event that it came from."""
+    """If a memory scores higher than its source event: the share of the difference that the event
+    gets."""
     candidates: int = 20
     """The number of candidates of each kind, unless ``multiplier`` times the limit is more."""
     multiplier: int = 4
@@ -520,11 +522,11 @@ class Ranking:
     mmr_lambda: float | None = None
     """Below 1, hits unlike those above them move up (maximal marginal relevance)."""
     score_threshold: float | None = None
-    """Hits with a lower score are left out; with a reranker its own, absolute score counts."""
+    """Hits with a lower score are left out; with a reranker, its score is compared."""
 
     @property
     def is_calibrated(self) -> bool:
-        """Whether its scores say what a hit is worth, so that a floor can be compared with them."""
+        """Whether scores are comparable between queries, so that a floor can be applied."""
         return self.fusion == "evidence" and not (self.rerank or self.spread or self.recency_weight)
 
 

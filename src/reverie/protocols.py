@@ -1,4 +1,4 @@
-"""What can be plugged in: the clock, the id source, the models and the database engine."""
+"""The protocols of pluggable parts: the clock, the id source, the models, the database engine."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class ChatModel(Protocol):
 
     @property
     def name(self) -> str:
-        """``provider:model``, stored as the source of what is learned with it."""
+        """``provider:model``, the source of facts learned with it."""
         ...
 
     def ask(
@@ -98,14 +98,14 @@ class ChatModel(Protocol):
 
         ``check`` returns what is wrong with an answer, or None. The model gets that text and may
         try again, a bounded number of times. ``before_call`` is called before each request to the
-        service, in any thread; what it raises ends the question. Raises ModelFailed when no answer
-        passes, the service fails, or it takes too long.
+        service, in any thread; an exception it raises ends the question. Raises ModelFailed when no
+        answer passes, the service fails, or it takes too long.
         """
         ...
 
 
 class Owner(NamedTuple):
-    """Whose rows they are: a space, or a user in a space, as the engine numbers them.
+    """The owner of rows: a space, or a user in a space, as the engine numbers them.
 
     The key of every row that belongs to an owner starts with these two numbers.
     """
@@ -145,7 +145,7 @@ class Transaction(Protocol):
         ...
 
     def across_owners(self) -> AbstractContextManager[None]:
-        """Make the log of the whole space visible, for what must be unique or ordered in it."""
+        """Make the log of the whole space visible, for checks of uniqueness and order."""
         ...
 
     def enter_all_owners(self) -> None:
@@ -304,6 +304,9 @@ class Engine(Protocol):
 
 Progress = Callable[[int, int], None]
 """Called with how much is done and how much there is to do."""
+
+ReportLine = Callable[[str], None]
+"""Called with one line for a person, such as what could not be read."""
 
 UpgradeProgress = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is done, and how much there is to do."""

@@ -104,11 +104,11 @@ class ScriptedModel:
         self._lock = threading.Lock()
         self._requests: list[dict[str, Any]] = []
         self._headers: list[dict[str, str]] = []
-        self._server: _Server | None = None
+        self._server: _ScriptedServer | None = None
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> ScriptedModel:
-        self._server = _Server(self)
+        self._server = _ScriptedServer(self)
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.01,), name="scripted-model", daemon=True
         )
@@ -155,13 +155,13 @@ class ScriptedModel:
         return self._script(request)
 
     @property
-    def _running(self) -> _Server:
+    def _running(self) -> _ScriptedServer:
         if self._server is None:
             raise RuntimeError("the scripted model is not running: use it in a with statement")
         return self._server
 
 
-class _Server(ThreadingHTTPServer):
+class _ScriptedServer(ThreadingHTTPServer):
     """An HTTP server that tracks its open connections, so that none outlives it."""
 
     daemon_threads = False
@@ -196,7 +196,7 @@ class _Server(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     timeout = _READ_TIMEOUT
-    server: _Server
+    server: _ScriptedServer
 
     def setup(self) -> None:
         super().setup()

@@ -386,7 +386,7 @@ def test_forget_says_that_the_source_event_stays(reverie: CommandLine) -> None:
 def test_erase_with_source_erases_the_event_too(reverie: CommandLine) -> None:
     memory = learned(reverie, "I live in Lisbon.")
     result = reverie.run("erase", memory, "--yes", "--with-source")
-    assert "Its source went too: session chat, sequence 1." in result.stdout
+    assert "Its source was destroyed too: session chat, sequence 1." in result.stdout
     assert result.stderr == "" and b"Lisbon" not in reverie.store.read_bytes()
 
 

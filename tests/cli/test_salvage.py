@@ -97,7 +97,7 @@ def test_salvage_renames_a_space_whose_name_is_lost(reverie: CommandLine, tmp_pa
     data = reverie.store.read_bytes()
     reverie.store.write_bytes(bytes(20_000) + data[20_000:])
     shown = reverie.text("salvage", str(reverie.store), str(tmp_path / "saved.db"), code=1)
-    assert "A name was lost: recovered-space-1 stands for it." in shown
+    assert "A name was lost and replaced by recovered-space-1." in shown
     url = ("--url", str(tmp_path / "saved.db"))
     assert "striped" in reverie.text("list", *url, "--space", "recovered-space-1")
 

@@ -87,7 +87,7 @@ def test_serve_refuses_an_issued_or_short_token_as_the_operators(
 ) -> None:
     secret = reverie.text("token", "create", "phone", "--right", "read").strip()
     monkeypatch.setenv("REVERIE_TOKEN", secret)
-    assert "another name" in reverie.error("serve", "--port", "0", code=2)
+    assert "another variable" in reverie.error("serve", "--port", "0", code=2)
     monkeypatch.setenv("REVERIE_TOKEN", "short")
     assert "20 characters" in reverie.error("serve", "--port", "0", code=2)
 

@@ -529,7 +529,7 @@ def test_a_scope_sees_only_its_own_sessions(reverie: CommandLine) -> None:
         assert ids(reverie, *scope) == [] and ids(reverie, *scope, "--hidden") == []
         for verb in ("show", "hide", "resume", "summary", "export"):
             output = reverie.error("sessions", verb, "chat", *scope, code=3)
-            assert "there is no session 'chat' here" in output and "canary" not in output
+            assert "there is no session 'chat' in this space" in output and "canary" not in output
         reverie.error("sessions", "erase", "chat", "--yes", *scope, code=3)
         reverie.run("sessions", "scratchpad", "chat", "--write", "x", *scope)
         reverie.error("sessions", "context", "chat", *scope, code=3)

@@ -217,7 +217,7 @@ def test_vault_log_and_diff_of_one_memory(reverie: CommandLine, root: Path) -> N
     assert "Berta" not in output
     assert "berta-is-my-aunt.md" in reverie.json("vault", "diff", "--since", first)["diff"]
     assert reverie.run("vault", "diff").stderr == "Nothing has changed since the last commit.\n"
-    assert "no commit" in reverie.error("vault", "diff", "--since", "nowhere", code=5)
+    assert "is not a commit" in reverie.error("vault", "diff", "--since", "nowhere", code=5)
     assert "no file" in reverie.error("vault", "log", "absent00", code=3)
     assert commits[0]["id"][:12] in reverie.text("vault", "log")
 

@@ -57,4 +57,4 @@ def test_vault_rebuild_writes_a_vault_from_its_store(reverie: CommandLine) -> No
 def test_vault_rebuild_without_a_vault_says_what_to_do(reverie: CommandLine) -> None:
     reverie.remember("one")
     assert "give its path" in reverie.error("vault", "rebuild", "--from", "store", code=5)
-    assert "no vault" in reverie.error("vault", "rebuild", "--url", "x.db", "nowhere", code=5)
+    assert "is not a vault" in reverie.error("vault", "rebuild", "--url", "x.db", "nowhere", code=5)

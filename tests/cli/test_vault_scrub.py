@@ -28,11 +28,11 @@ def root(reverie: CommandLine) -> Path:
 
 def test_erase_warns_that_git_history_keeps_the_text(reverie: CommandLine, root: Path) -> None:
     output = reverie.run("erase", reverie.remember(SECRET), "--yes")
-    assert "'reverie vault scrub' takes it out" in output.stderr
+    assert "'reverie vault scrub' removes it" in output.stderr
     assert in_git(root)
     assert "found nowhere" in reverie.text("vault", "scrub")
     assert not in_git(root)
-    assert "Nothing is left to take out" in reverie.text("vault", "scrub")
+    assert "Nothing is left to remove" in reverie.text("vault", "scrub")
 
 
 def test_erase_with_rewrite_history_prints_its_proof(reverie: CommandLine, root: Path) -> None:

@@ -113,7 +113,7 @@ def test_concurrent_reembeds_switch_the_generation_once(stores: Stores) -> None:
     one = stores.open(embedder=first)
     two = stores.open(embedder=FakeEmbedder("fake:second"))
     first.meanwhile = two.reembed
-    with pytest.raises(StoreError, match="another reembed"):
+    with pytest.raises(StoreError, match="another 'reverie reembed'"):
         one.reembed()
     assert two.verify().ok and nearest(two.space("ana"), "x") == "x"
 

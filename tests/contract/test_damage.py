@@ -166,6 +166,16 @@ def test_damage_to_tables_beside_the_log_is_detected(
                 continue
 
 
+def test_token_whose_key_is_damaged_is_reported(store: Store) -> None:
+    """It was no token any more, and after a rebuild nothing told that there had been one."""
+    _, secret = store.create_token("reader", "read")
+    assert tamper(store, "UPDATE meta SET key = 'd' || substr(key, 2) WHERE key LIKE 'token.%'")
+    assert store.authenticate(secret) is None and store.tokens() == []
+    assert any("the key of a token is damaged" in each for each in store.verify().problems)
+    with pytest.raises(StoreDamaged):
+        store.rebuild()
+
+
 def test_tampered_token_is_not_accepted(store: Store) -> None:
     token, secret = store.create_token("reader", "read", spaces=["ana"])
     assert store.authenticate(secret) == token

@@ -60,7 +60,7 @@ def test_revise_replaces_metadata_and_history_keeps_each(space: Space) -> None:
         ({"a": {"b": 10**400}}, "metadata.a.b must be a finite number"),
         ({"a": b"bytes"}, "metadata.a cannot hold bytes"),
         ({"a": ["x\0"]}, "metadata.a holds the character U+0000"),
-        ({"a": "\ud800"}, "half a character"),
+        ({"a": "\ud800"}, "lone surrogate"),
         ({"a": "x" * MAX_METADATA_BYTES}, "at most 16384 are allowed"),
         ({"a" * 201: 1}, "at most 200 are allowed"),
         ({"a": [[[[[[[[1]]]]]]]]}, "nested deeper than 8 levels"),

@@ -179,7 +179,7 @@ def upgrade(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Workload:
 WORKLOADS = {"everything": everything, "upgrade": upgrade}
 
 
-class Found(NamedTuple):
+class ReplayResult(NamedTuple):
     """What became of a workload's states."""
 
     points: int
@@ -189,7 +189,7 @@ class Found(NamedTuple):
 
 def replay(
     workload: Workload, place: Path, most: int, *, lying: bool = False, stop: bool = False
-) -> Found:
+) -> ReplayResult:
     """Open what a power cut may leave, at every point of the recording, each state once.
 
     Where not all can be opened, the points are drawn, those at acknowledgements first.
@@ -218,7 +218,7 @@ def replay(
                 losses.append(f"point {point}, after {done} calls: {wrong}")
         if states >= most or (stop and losses):
             break
-    return Found(points, states, losses)
+    return ReplayResult(points, states, losses)
 
 
 def _mark(done: int, left: Files) -> bytes:

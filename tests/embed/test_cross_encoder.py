@@ -383,13 +383,13 @@ def test_model_that_is_no_cross_encoder_is_refused(
 ) -> None:
     save_model(folder / "model.onnx", shape, output=output, besides=besides)
     message = failure(folder)
-    assert "is no cross-encoder" in message
+    assert "is not a cross-encoder" in message
     assert says in message
 
 
 def test_model_with_integer_outputs_is_refused(folder: Path) -> None:
     save_model(folder / "model.onnx", kind=TensorProto.INT64)
-    assert "is no cross-encoder" in failure(folder)
+    assert "is not a cross-encoder" in failure(folder)
 
 
 @pytest.mark.parametrize(
@@ -414,8 +414,8 @@ def test_model_without_token_input_is_refused() -> None:
 @pytest.mark.parametrize(
     ("shape", "says"),
     [
-        ("nan", "is no number"),
-        ("inf", "is no number"),
+        ("nan", "is not a number"),
+        ("inf", "is not a number"),
         ("one too many", "3 scores for 2 texts"),
         ("six tokens only", "failed on 2 texts of up to 9 tokens"),
     ],

@@ -65,3 +65,20 @@ def test_salvage_decodes_a_store_of_an_earlier_schema(tmp_path: Path) -> None:
     with reverie.open(tmp_path / "saved.db", embedder="none") as store:
         (memory,) = store.space("ana", user="bob").memories()
         assert memory.content == "from before there were seals" and store.verify().ok
+
+
+@pytest.mark.parametrize("column", [b"origin_session", b"request", b"seal"])
+def test_salvage_reads_a_file_whose_column_names_cannot_be_decoded(
+    tmp_path: Path, column: bytes
+) -> None:
+    path = tmp_path / "store.db"
+    with reverie.open(path, embedder="none") as store:
+        store.space("ana").remember("what was remembered")
+    data = bytearray(path.read_bytes())
+    table = data.index(b"CREATE TABLE log")
+    data[data.index(column, table)] |= 0x80
+    path.write_bytes(data)
+    report = reverie.salvage_store(path, tmp_path / "saved.db", embedder="none")
+    assert report.problems == ()
+    with reverie.open(tmp_path / "saved.db", embedder="none") as saved:
+        assert [each.content for each in saved.space("ana").memories()] == ["what was remembered"]

@@ -13,7 +13,7 @@ from reverie.learn.summaries import (
     MAX_CHARS,
     MAX_LINES,
     MIN_EVENTS,
-    MIN_KEPT_EVENTS,
+    MIN_UNSUMMARISED_EVENTS,
     TARGET_SHARE,
     CondensedSummary,
     SummaryEvent,
@@ -229,8 +229,8 @@ def test_condense_takes_as_many_messages_as_needed_and_no_more(
     taken = choose_oldest(messages, window)
     assert list(taken) == messages[: len(taken)]
     rest = messages[len(taken) :]
-    assert len(rest) >= min(MIN_KEPT_EVENTS, len(messages))
-    if len(rest) > MIN_KEPT_EVENTS:
+    assert len(rest) >= min(MIN_UNSUMMARISED_EVENTS, len(messages))
+    if len(rest) > MIN_UNSUMMARISED_EVENTS:
         assert sum(message.tokens for message in rest) / window <= TARGET_SHARE
     if taken:
         assert sum(message.tokens for message in messages[len(taken) - 1 :]) / window > TARGET_SHARE
@@ -251,5 +251,5 @@ def test_condense_if_due_condenses_until_it_is_not_due(
     assert len(messages) >= MIN_EVENTS
     assert len(summary.text) <= MAX_CHARS + 3
     assert summary.upper == choose_oldest(messages, window)[-1].sequence
-    assert summary.upper <= messages[-1 - MIN_KEPT_EVENTS].sequence
+    assert summary.upper <= messages[-1 - MIN_UNSUMMARISED_EVENTS].sequence
     assert sequences(last_pass(summary.text))[-1] == summary.upper

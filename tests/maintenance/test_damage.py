@@ -15,6 +15,7 @@ import reverie
 from reverie import ReverieError, Store
 from reverie.errors import EmbeddingModelChangedError, StoreDamaged
 from reverie.maintenance import damage
+from reverie.prompt.context import RECALLED_HEADING
 from tests.conftest import PROVE
 from tests.figures import figure
 from tests.maintenance import damaged_stores
@@ -61,6 +62,8 @@ class Whole:
             return any(text in each for each in texts)
         if piece == ("line", "Untitled"):
             return True  # a session whose first words are damaged
+        if piece == ("line", RECALLED_HEADING.strip()):
+            return True  # a damaged vector can lift a text above the floor, where none was before
         if piece[0] == "line" and piece not in known:
             # A line of a prompt may show another memory or event of the scope.
             texts = [each[3] for each in known if each[0] in ("memory", "event")]

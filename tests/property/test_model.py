@@ -120,9 +120,12 @@ def shape(memory: Any) -> State:
     )
 
 
-def distinct_words(content: str) -> tuple[str, ...]:
-    """The words of a text, each once, in the order in which they come."""
-    return tuple(dict.fromkeys(content.split()))
+Statement = tuple[str | None, tuple[str, ...]]
+
+
+def statement(state: State) -> Statement:
+    """The subject of a memory and its words, each once, in the order in which they come."""
+    return state.subject, tuple(dict.fromkeys(state.content.split()))
 
 
 class Model(RuleBasedStateMachine):
@@ -427,24 +430,25 @@ class Model(RuleBasedStateMachine):
     def recall_what_says_the_same_once(self, who: Who, word: str) -> None:
         """So short a text says the same as another only if it has its words in the same order.
 
-        Equal texts are always shown as one, others only if they are of similar length as well.
+        Equal texts of one subject are always shown as one, others only if they are of similar
+        length as well. Texts of two subjects are two hits.
         """
         log = self.logs[who[0]]
         alive = {state.id: state for state in log.seen(who[1], len(log.lines))}
-        wanted: dict[tuple[str, ...], list[str]] = {}
+        wanted: dict[Statement, list[str]] = {}
         for state in alive.values():
             if word in state.content:
-                wanted.setdefault(distinct_words(state.content), []).append(state.content)
+                wanted.setdefault(statement(state), []).append(state.content)
         hits = self.handle(who).recall(word, mode="keyword", limit=100, explain=True)
-        found: dict[tuple[str, ...], list[int]] = {}
+        found: dict[Statement, list[int]] = {}
         for hit in hits:
             shown = 1 + int(hit.parts.get("collapsed") or 0)
-            found.setdefault(distinct_words(alive[hit.id].content), []).append(shown)
-        assert {words: sum(groups) for words, groups in found.items()} == {
-            words: len(contents) for words, contents in wanted.items()
+            found.setdefault(statement(alive[hit.id]), []).append(shown)
+        assert {said: sum(groups) for said, groups in found.items()} == {
+            said: len(contents) for said, contents in wanted.items()
         }
-        for words, groups in found.items():
-            assert len(groups) <= len(set(wanted[words]))
+        for said, groups in found.items():
+            assert len(groups) <= len(set(wanted[said]))
 
     @rule(who=OWNERS, category=st.sampled_from(["a", "b c"]), tag=st.sampled_from(["x", "y"]))
     def filters(self, who: Who, category: str, tag: str) -> None:

@@ -190,7 +190,7 @@ def test_migration_with_a_differing_copy_is_refused(
         put_rows(tx, table, found[:-1] if table.name == "tags" else found)  # type: ignore[arg-type]
 
     monkeypatch.setattr(table_copy, "put_rows", careless)
-    with pytest.raises(StoreDamaged, match="not what was read"):
+    with pytest.raises(StoreDamaged, match="differ from the source"):
         migrate(source, target)
     with pytest.raises(StoreError, match="was not finished"):
         opened(target)

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
+import pytest
+
+from reverie import Memory
 from reverie.vault.vault import Vault
 from tests.vault.vaults import Kept, assert_equal
 
@@ -14,13 +19,19 @@ def _cached(kept: Kept) -> list[str]:
 # -- deleted files that come back -----------------------------------------------------------------
 
 
-def test_deleted_file_that_returns_edited_restores_and_revises_its_memory(kept: Kept) -> None:
-    memory = kept.ana.remember("the alarm rings at ten")
+def forget_by_deleting(kept: Kept, category: str = "general") -> tuple[Memory, str, str]:
+    """A memory whose file was deleted, and the path and text of that file."""
+    memory = kept.ana.remember("the alarm rings at ten", category=category)
     kept.sync()
     path = kept.of(memory)
     text = kept.read(path)
     kept.path(path).unlink()
     assert kept.sync().forgotten == [path]
+    return memory, path, text
+
+
+def test_deleted_file_that_returns_edited_restores_and_revises_its_memory(kept: Kept) -> None:
+    memory, path, text = forget_by_deleting(kept)
     kept.write(path, text.replace("at ten", "at eleven"))
     report = kept.sync(path)
     assert report.revised == [path] and report.remembered == []
@@ -31,12 +42,7 @@ def test_deleted_file_that_returns_edited_restores_and_revises_its_memory(kept: 
 
 
 def test_deleted_file_that_returns_with_new_labels_restores_its_memory(kept: Kept) -> None:
-    memory = kept.ana.remember("the alarm rings at ten", category="home")
-    kept.sync()
-    path = kept.of(memory)
-    text = kept.read(path)
-    kept.path(path).unlink()
-    kept.sync()
+    memory, path, text = forget_by_deleting(kept, category="home")
     kept.write(path, text.replace("category: home", "category: work"))
     assert kept.sync().revised == [path]
     assert kept.ana.get(memory.id).category == "work"
@@ -45,15 +51,105 @@ def test_deleted_file_that_returns_with_new_labels_restores_its_memory(kept: Kep
 
 
 def test_edited_copy_beside_a_changed_file_in_deleted_is_a_new_memory(kept: Kept) -> None:
-    memory = kept.ana.remember("the alarm rings at ten")
-    kept.sync()
-    path = kept.of(memory)
-    text = kept.read(path)
-    kept.path(path).unlink()
-    kept.sync()
+    memory, path, text = forget_by_deleting(kept)
     deleted = kept.of(memory)
     kept.edit(deleted, "at ten", "at noon")
     kept.write(path, text.replace("at ten", "at eleven"))
     kept.sync()
     contents = {each.content for each in kept.ana.memories(include_forgotten=True)}
     assert contents == {"the alarm rings at noon", "the alarm rings at eleven"}
+
+
+# -- files moved over others ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("watched", [True, False])
+def test_file_moved_over_another_leaves_both_memories_a_file(kept: Kept, watched: bool) -> None:
+    one, two = kept.ana.remember("alpha words here"), kept.ana.remember("beta things there")
+    kept.sync()
+    first, second = kept.of(one), kept.of(two)
+    kept.move(first, second)
+    report = kept.sync(first, second) if watched else kept.sync()
+    assert report.moved == [f"{first} → {second}"] and not report.forgotten
+    assert kept.of(one) == second
+    assert kept.of(two) == second.replace(".md", "-2.md")
+    assert_equal(kept)
+
+
+def test_forgotten_file_that_another_was_moved_over_stays_forgotten(kept: Kept) -> None:
+    one, two = kept.ana.remember("alpha words here"), kept.ana.remember("beta things there")
+    kept.ana.forget(two.id)
+    kept.sync()
+    first, second = kept.of(one), kept.of(two)
+    kept.move(first, second)
+    assert kept.sync(first, second).forgotten == [second]
+    assert kept.of(two) == second.replace(".md", "-2.md")
+    assert_equal(kept)
+
+
+def test_file_with_an_unknown_id_leaves_the_memory_it_replaced_a_file(kept: Kept) -> None:
+    two = kept.ana.remember("beta things there")
+    one = kept.store.space("eve").remember("alpha words here")
+    kept.sync()
+    first, second = kept.of(one), kept.of(two)
+    kept.move(first, second)
+    report = kept.sync(first, second)
+    assert report.remembered == [second] and report.forgotten == [first]
+    assert kept.of(two) == second.replace(".md", "-2.md")
+    assert_equal(kept)
+
+
+# -- the index ------------------------------------------------------------------------------------
+
+
+def _links(kept: Kept) -> set[str]:
+    """Return the paths that the index links to."""
+    return set(re.findall(r"\]\(([^)]+)\)", kept.read("ana/MEMORY.md")))
+
+
+def test_partial_sync_updates_the_index_after_a_file_was_renamed(kept: Kept) -> None:
+    memory = kept.ana.remember("the alarm rings at ten")
+    kept.sync()
+    path = kept.of(memory)
+    kept.move(path, "ana/facts/clocks/alarm.md")
+    assert kept.sync(path, "ana/facts/clocks/alarm.md").moved
+    assert _links(kept) == {"facts/clocks/alarm.md"}
+    assert_equal(kept)
+
+
+def test_partial_sync_updates_the_index_after_two_files_were_swapped(kept: Kept) -> None:
+    one, two = kept.ana.remember("alpha words here"), kept.ana.remember("beta things there")
+    kept.sync()
+    first, second = kept.of(one), kept.of(two)
+    kept.move(first, "ana/facts/tmp.md")
+    kept.move(second, first)
+    kept.move("ana/facts/tmp.md", second)
+    before = kept.read("ana/MEMORY.md")
+    kept.sync(first, second, "ana/facts/tmp.md")
+    assert kept.read("ana/MEMORY.md") != before
+    assert (kept.of(one), kept.of(two)) == (second, first)
+    assert_equal(kept)
+
+
+@pytest.mark.parametrize("edited", [False, True])
+def test_partial_sync_writes_a_deleted_or_edited_index_again(kept: Kept, edited: bool) -> None:
+    kept.ana.remember("the alarm rings at ten")
+    kept.sync()
+    before = kept.read("ana/MEMORY.md")
+    kept.path("ana/MEMORY.md").unlink()
+    if edited:
+        kept.write("ana/MEMORY.md", f"{before}\nmy words\n")
+    assert bool(kept.sync("ana/MEMORY.md").conflicts) == edited
+    assert kept.read("ana/MEMORY.md") == before
+    assert_equal(kept)
+
+
+def test_partial_sync_updates_the_index_of_each_owner_with_changes(kept: Kept) -> None:
+    memory = kept.ana.remember("the alarm rings at ten")
+    kept.sync()
+    path = kept.of(memory)
+    kept.store.space("eve").remember("a change of another owner")
+    kept.move(path, "ana/facts/alarm.md")
+    kept.sync(path, "ana/facts/alarm.md")
+    assert _links(kept) == {"facts/alarm.md"}
+    assert_equal(kept)

@@ -248,11 +248,11 @@ def test_rebuild_needs_an_empty_store(stores: Stores, tmp_path: Path) -> None:
     first = mirrored(stores, root, memories=5)
     with pytest.raises(VaultError, match="not empty"):
         rebuild.from_vault(first, root)
-    with pytest.raises(VaultError, match="no vault"):
+    with pytest.raises(VaultError, match="is not a vault"):
         rebuild.from_vault(stores.open("second"), tmp_path / "elsewhere")
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "a.md").write_text("hello")
-    with pytest.raises(VaultError, match="no vault"):
+    with pytest.raises(VaultError, match="is not a vault"):
         rebuild.from_vault(stores.open("second"), tmp_path / "notes")
     assert not (tmp_path / "notes" / ".reverie").exists()
 
@@ -767,11 +767,11 @@ def test_rebuild_leaves_the_vault_of_another_store_unchanged(
     before = files(root)
     second = stores.open("second")
     second.space("ana").remember("another")
-    with pytest.raises(VaultError, match="does not know"):
+    with pytest.raises(VaultError, match="this store lacks"):
         rebuild.to_vault(second, root)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine.txt").write_text("mine")
-    with pytest.raises(VaultError, match="not empty"):
+    with pytest.raises(VaultError, match="neither empty nor a vault"):
         rebuild.to_vault(second, tmp_path / "full")
     assert files(root) == before
     assert [path.name for path in (tmp_path / "full").iterdir()] == ["mine.txt"]

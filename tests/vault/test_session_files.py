@@ -140,6 +140,64 @@ def test_renamed_session_folder_is_renamed_back(kept: Kept) -> None:
     assert_equal(kept)
 
 
+def _swapped_folders(kept: Kept) -> None:
+    """Swap the folders of two sessions of different lengths, as ``mv`` does in three steps."""
+    append_turns(kept, "a one", "a two", "a three", session="a")
+    append_turns(kept, "b one", session="b").write_summary("of b", upper=1, expected_epoch=0)
+    kept.ana.session("a").write_summary("of a", upper=3, expected_epoch=0)
+    kept.sync()
+    for source, target in (("a", "tmp"), ("b", "a"), ("tmp", "b")):
+        kept.move(f"ana/sessions/2026-01/{source}", f"ana/sessions/2026-01/{target}")
+
+
+@pytest.mark.parametrize("watched", [False, True])
+@pytest.mark.parametrize("part_bytes", [300, 100_000])
+def test_sync_repairs_swapped_session_folders(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch, part_bytes: int, watched: bool
+) -> None:
+    monkeypatch.setattr(layout, "PART_BYTES", part_bytes)
+    _swapped_folders(kept)
+    changed = ["ana/sessions/2026-01/a", "ana/sessions/2026-01/b", "ana/sessions/2026-01/tmp"]
+    report = kept.sync(*changed) if watched else kept.sync()
+    assert not (report.forgotten or report.conflicts)
+    assert all("it was put back" in line for line in report.problems) and report.problems
+    assert not [info for info in kept.ana.sessions(include_hidden=True) if info.hidden_at]
+    assert_equal(kept)
+
+
+def test_sync_repairs_swapped_session_folders_without_the_cache(kept: Kept) -> None:
+    _swapped_folders(kept)
+    (kept.root / ".reverie" / "files.db").unlink()
+    kept.sync()
+    assert_equal(kept)
+
+
+def test_session_file_copied_over_another_is_written_again(whole: Kept) -> None:
+    append_turns(whole, "one", "two")
+    append_turns(whole, "three", session="other")
+    whole.sync()
+    other = TURNS.replace("chat", "other")
+    whole.write(TURNS, whole.read(other))
+    report = whole.sync(TURNS)
+    assert any("it was put back" in line for line in report.problems) and not report.conflicts
+    assert "one" in whole.read(TURNS) and "three" in whole.read(other)
+    assert_equal(whole)
+
+
+def test_swapped_session_file_with_text_unknown_to_the_store_is_kept(whole: Kept) -> None:
+    append_turns(whole, "one", "two")
+    append_turns(whole, "six", session="other")
+    whole.sync()
+    # As after the store was replaced by an older backup.
+    plain = render.strip_seal(whole.path(TURNS.replace("chat", "other")).read_bytes())
+    assert plain is not None
+    whole.write(TURNS, render.add_seal(plain.replace(b"six", b"ten")))
+    assert whole.sync().conflicts
+    (copy,) = [path for path in whole.files() if ".conflict-v" in path]
+    assert "ten" in whole.read(copy) and "one" in whole.read(TURNS)
+    assert_equal(whole)
+
+
 def test_edited_session_file_is_written_again_and_the_edit_kept(whole: Kept) -> None:
     chat = append_turns(whole, "one", "two")
     chat.write_summary("they counted", upper=2, expected_epoch=0)

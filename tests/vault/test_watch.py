@@ -180,6 +180,24 @@ def test_watch_follows_a_renamed_folder(watched: Living) -> None:
     settled(watched, ids[0], "Nobody")
 
 
+def test_watch_updates_the_index_after_a_file_was_renamed(watched: Living) -> None:
+    _, path = remembered(watched, "Alec is my boss")
+    index = watched.root / "ana" / "MEMORY.md"
+    assert path.name in index.read_text("utf-8")
+    path.rename(path.with_name("boss.md"))
+    eventually(lambda: "facts/boss.md" in index.read_text("utf-8"))
+    assert path.name not in index.read_text("utf-8")
+
+
+def test_watch_writes_the_file_again_that_another_was_moved_over(watched: Living) -> None:
+    one, first = remembered(watched, "Alec is my boss")
+    two, second = remembered(watched, "Eva is my aunt")
+    first.replace(second)
+    eventually(lambda: service.find_memory_file(watched.ana, one) == second)
+    eventually(lambda: service.find_memory_file(watched.ana, two) not in {None, second})
+    assert "Eva is my aunt" in watched.file(two).read_text("utf-8") and has(watched, 2)
+
+
 def test_watch_creates_a_space_for_a_new_folder(watched: Living) -> None:
     folder = watched.root / "work" / "facts"
     folder.mkdir(parents=True)

@@ -257,7 +257,7 @@ def assert_turns(kept: Kept) -> None:
         space = kept.store.space(scope.space, user=scope.user)
         for info in space.sessions(include_hidden=True):
             events = [
-                (event.sequence, render.replace_surrogates(event.text))
+                (event.sequence, render.to_utf8_text(event.text))
                 for event in space.session(info.id).events()
                 if event.session == info.id
             ]

@@ -34,9 +34,9 @@ class LeaseLost(ReverieError):
 
 
 class ParkJob(ReverieError):
-    """A handler gives its job up, because another attempt would be of no use.
+    """Raised by a handler to park its job at once, because another attempt would fail as well.
 
-    Raised from the failure that is recorded with the job.
+    Its ``__cause__`` is the failure that is recorded with the job.
     """
 
 
@@ -95,9 +95,9 @@ class Claim:
         _set_due(tx, self.owner)
 
     def count_call(self, tx: Transaction, limit: int) -> int:
-        """Count one model call in the job; return how many more may be made, or -1 for none.
+        """Count one model call of the job; return how many more may follow it.
 
-        -1: this call is not to be made either, as ``limit`` calls were made for the job.
+        Return -1 if ``limit`` calls were made before: then this call must not be made.
         """
         row = tx.one(
             "SELECT calls FROM jobs WHERE space = ? AND job = ? AND token = ?",
@@ -313,7 +313,7 @@ def list_jobs(tx: Transaction, space: int, name: str) -> list[Job]:
 
 
 def retry(tx: Transaction, space: int, job: int, now: int) -> None:
-    """Make a job due now with no attempts and calls counted, a parked one included."""
+    """Make a job due now, even a parked one; its attempts and calls are counted from 0 again."""
     owner = _owner_of(tx, space, job)
     tx.run(
         "UPDATE jobs SET state = 'ready', due_at = ?, attempts = 0, calls = 0, token = NULL, "

@@ -26,7 +26,7 @@ COMMANDS = {
         "forget": ("memories", "Forget a memory, or everything from one source."),
         "restore": ("memories", "Bring a forgotten memory back."),
         "erase": ("memories", "Destroy every version of a memory."),
-        "profile": ("memories", "Print the profile: what is known, as text for a prompt."),
+        "profile": ("memories", "Print the profile: the main memories, as text for a prompt."),
     },
     "Sessions": {
         "sessions": ("sessions", "Store conversations, and continue them."),

@@ -24,7 +24,7 @@ ALL_CLIENTS = "every"
         "reverie mcp --print-config claude-code --space work",
     ),
 )
-@click.option("--session", metavar="ID", help="The session that recall and context include.")
+@click.option("--session", metavar="ID", help="A session whose private memories are included.")
 @click.option(
     "--print-config",
     "client",

@@ -45,7 +45,7 @@ from reverie.write.where import parse_where_text
 def _parse_metadata(
     context: click.Context, parameter: click.Parameter, given: tuple[str, ...]
 ) -> dict[str, Any] | None:
-    """Merge what the options give: JSON objects, and KEY=VALUE with JSON or text as the value."""
+    """Merge the values of --metadata: JSON objects, and KEY=VALUE with JSON or text as value."""
     found: dict[str, Any] = {}
     for text in given:
         key, equals, value = text.partition("=")
@@ -88,13 +88,15 @@ WHERE_OPTION = click.option(
     "--where",
     type=parse_where_text,
     metavar="JSON",
-    help='Only what meets conditions, such as {"metadata.team": {"in": ["a", "b"]}}.',
+    help="Only memories and events that meet conditions, such as "
+    '{"metadata.team": {"in": ["a", "b"]}}.',
 )
 VALID_AT_OPTION = click.option(
-    "--valid-at", metavar="TIME", help="Only what held at this time, as it was then."
+    "--valid-at", metavar="TIME", help="Only memories true at this time, as they were then."
 )
 PENDING_NOTE = (
-    "Pending: another process still reads old pages; a job finishes it ('reverie worker --once')."
+    "Pending: another process still reads pages with the erased text; a job removes them later "
+    "('reverie worker --once')."
 )
 
 ERASE_SOURCE_HINT = "'reverie erase --with-source'"
@@ -124,17 +126,19 @@ ERASE_EVENT_HINT = "'reverie sessions erase SESSION --event SEQUENCE'"
 @click.option(
     "--subject",
     metavar="NAME",
-    help="Who or what it is about. What else is known of it is shown.",
+    help="Who or what it is about. Other memories of this subject are printed.",
 )
 @TAG_OPTION
 @click.option("--source", metavar="NAME", help="The program or document it comes from.")
 @click.option("--pin", is_flag=True, help="Put it first in the profile, and exempt it from limits.")
 @click.option("--happened-at", metavar="TIME", help="When it happened.")
 @click.option("--expires-at", metavar="TIME", help="When to forget it.")
-@click.option("--valid-from", metavar="TIME", help="From when on it holds.")
-@click.option("--valid-to", metavar="TIME", help="Until when it holds.")
+@click.option("--valid-from", metavar="TIME", help="When it becomes true.")
+@click.option("--valid-to", metavar="TIME", help="When it stops being true.")
 @METADATA_OPTION
-@click.option("--session", metavar="ID", help="The session it was said in, its latest event.")
+@click.option(
+    "--session", metavar="ID", help="The session it comes from; its latest event is the origin."
+)
 @click.option("--private", is_flag=True, help="Let only that session recall it.")
 @KEY_OPTION
 @click.option(
@@ -305,13 +309,13 @@ def recall_command(
 
 
 def _print_weak(hits: list[Hit], floor: float) -> None:
-    """Say which hits are weak: below the floor, so that no prompt would get them."""
+    """Print which hits are weak: below the floor, so that no prompt would get them."""
     weak = sum(hit.score < floor for hit in hits)
     if weak and weak == len(hits):
-        print_stderr(f"Nothing fits well: no hit reaches {floor:g}, which prompts ask for.")
+        print_stderr(f"No good match: every score is below {floor:g}, the minimum for prompts.")
     elif weak:
         which = "The last hit is" if weak == 1 else f"The last {weak} hits are"
-        print_stderr(f"{which} weak: below {floor:g}, which prompts ask for.")
+        print_stderr(f"{which} weak: below {floor:g}, the minimum for prompts.")
 
 
 def _print_hits(hits: list[Hit]) -> None:
@@ -361,12 +365,12 @@ def list_command(options: CommonOptions, forgotten: bool, limit: int, **given: A
     more_columns = (*(("user",) if user else ()), *(("state",) if forgotten else ()))
     rows = []
     for memory in memories:
-        middle = [memory.user or "(shared)"] if user else []
+        more_cells = [memory.user or "(shared)"] if user else []
         if forgotten:
-            middle.append("" if memory.forgotten_at is None else "forgotten")
+            more_cells.append("" if memory.forgotten_at is None else "forgotten")
         content = ("* " if memory.pinned else "") + with_subject(memory.subject, memory.content)
         created = format_minute(memory.created_at)
-        rows.append((memory.id, created, memory.category, *middle, content))
+        rows.append((memory.id, created, memory.category, *more_cells, content))
     options.print_list(
         {"memories": memories, "more": more},
         ("id", "created", "category", *more_columns, "content"),
@@ -466,8 +470,8 @@ def history_command(options: CommonOptions, id: str) -> None:
     help="Replace the metadata; repeatable, or one JSON object.",
 )
 @click.option("--no-metadata", is_flag=True, help="Remove all metadata.")
-@click.option("--valid-from", metavar="TIME", help="From when on it holds; empty: always.")
-@click.option("--valid-to", metavar="TIME", help="Until when it holds; empty: still.")
+@click.option("--valid-from", metavar="TIME", help="When it became true; empty: always was.")
+@click.option("--valid-to", metavar="TIME", help="When it stopped being true; empty: still is.")
 @click.option(
     "--expected-version", type=int, metavar="N", help="Fail unless this is its current version."
 )
@@ -492,8 +496,8 @@ def revise_command(
 ) -> None:
     """Write a new version of a memory.
 
-    CONTENT is the new text, or - for standard input. What is not given stays as it is. Earlier
-    versions stay in the history.
+    CONTENT is the new text, or - for standard input. Fields that are not given stay as they are.
+    Earlier versions stay in the history.
     """
     if subject is not None and no_subject:
         raise click.UsageError("give --subject or --no-subject, not both")
@@ -540,7 +544,7 @@ def forget_command(
 ) -> None:
     """Forget a memory, or everything from one source.
 
-    A forgotten memory is found by no recall. Its history stays, and 'reverie restore' brings it
+    Recall does not find a forgotten memory. Its history stays, and 'reverie restore' brings it
     back.
     """
     if (id is None) == (source is None):
@@ -643,7 +647,9 @@ def erase_command(
         f"{pluralize(report.passages, 'passage')} destroyed."
     )
     for source in report.sources:
-        print_line(f"Its source went too: session {source.session}, sequence {source.sequence}.")
+        print_line(
+            f"Its source was destroyed too: session {source.session}, sequence {source.sequence}."
+        )
     if report.pending:
         print_line(PENDING_NOTE)
     if stays:
@@ -665,11 +671,11 @@ def confirm_erase(line: str, options: CommonOptions, more: str = "") -> None:
 @click.option("--tokens", type=POSITIVE_INT, default=2000, help="Use at most this many tokens.")
 @scope_options
 def profile_command(options: CommonOptions, tokens: int) -> None:
-    """Print the profile: what is known, as text for a prompt.
+    """Print the profile: the main memories, as text for a prompt.
 
     Pinned memories come first, then facts. If there is no room for all, people, health and
-    preferences are preferred, then what is recalled often, then the newest. The same memories
-    always give the same text.
+    preferences are preferred, then memories that are recalled often, then the newest. The same
+    memories always give the same text.
     """
     with options.open_space() as space:
         block = space.profile(tokens=tokens)

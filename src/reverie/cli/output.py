@@ -6,7 +6,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from reverie.model import Memory, Origin, VerifyReport, is_time_field
-from reverie.protocols import UpgradeProgress
+from reverie.protocols import Progress, UpgradeProgress
 from reverie.serialize import format_time, to_json_value
 from reverie.text.normalize import one_line
 
@@ -29,8 +29,6 @@ UNLIMITED_WIDTH = 1_000_000
 BAR_WIDTH = 10
 INDENT = 4
 MAX_SHOWN = 20
-
-Progress = Callable[[int, int], None]
 
 
 # -- for programs ---------------------------------------------------------------------------------

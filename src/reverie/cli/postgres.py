@@ -17,7 +17,7 @@ from reverie.errors import ConfigError
 
 if TYPE_CHECKING:
     from reverie.engine.postgres.engine import PostgresEngine
-    from reverie.engine.postgres.sharding import Plan
+    from reverie.engine.postgres.sharding import ShardingPlan
 
 _YES = click.option(
     "--yes", is_flag=True, help="Run the statements. Without this they are only shown."
@@ -94,7 +94,7 @@ def _make_plan(
     count: int | None,
     *,
     run: bool,
-) -> Plan:
+) -> ShardingPlan:
     """Plan the statements that split every table into ``count`` parts, and run them if asked to."""
     with _open_postgres(options) as engine:
         # psycopg is an optional library.
@@ -120,7 +120,7 @@ def _open_postgres(options: CommonOptions) -> Iterator[PostgresEngine]:
         yield cast("PostgresEngine", engine)
 
 
-def _print_plan(options: CommonOptions, plan: Plan, *, done: bool, how: str) -> None:
+def _print_plan(options: CommonOptions, plan: ShardingPlan, *, done: bool, how: str) -> None:
     """Print the statements with the purpose of each; if they were run, only their number."""
     steps = plan.steps
     if options.as_json:

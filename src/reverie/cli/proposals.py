@@ -29,8 +29,8 @@ def proposals_command() -> None:
     """Accept or reject proposed memories.
 
     With the setting write_policy = ask, a new fact learned from a session is proposed, and
-    remembered only when it is accepted. Changes of a memory, and what the user asked to be
-    remembered, are stored without asking.
+    remembered only when it is accepted. Changes to memories, and facts the user asked to remember,
+    are stored without asking.
     """
 
 
@@ -67,7 +67,7 @@ def list_command(options: CommonOptions, answered: bool) -> None:
 @click.argument("ids", nargs=-1, required=True)
 @scope_options
 def accept_command(options: CommonOptions, ids: tuple[str, ...]) -> None:
-    """Remember what was proposed.
+    """Accept proposals: they become memories.
 
     A proposal that was accepted before gives the same memory again.
     """

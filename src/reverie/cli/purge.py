@@ -1,4 +1,4 @@
-"""Takes erased text out of the vault's git history; shared by the commands that erase."""
+"""Removes erased text from the vault's git history; shared by the commands that erase."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from reverie.write import vault_link
 if TYPE_CHECKING:
     from reverie.vault.git.purge import ScrubReport
 
-HISTORY_HINT = "The vault's git history still holds it: 'reverie vault scrub' takes it out."
+HISTORY_HINT = "The vault's git history still has it: 'reverie vault scrub' removes it."
 
 
 def _require_filter_repo(_context: object, _option: object, rewrite: bool) -> bool:
@@ -54,7 +54,7 @@ def purge_history(space: Space, *, rewrite: bool) -> ScrubReport | str | None:
 def print_purge(done: ScrubReport) -> None:
     """Print the report of a scrub."""
     if not done.texts and not done.short and not done.commits:
-        print_line("Nothing is left to take out of the vault's history.")
+        print_line("Nothing is left to remove from the vault's history.")
         return
     print_line(f"Rewrote {pluralize(done.commits, 'commit')} of the vault's history.")
     searched = f"{pluralize(done.texts, 'erased text')} in every file and every object of git"
@@ -64,7 +64,8 @@ def print_purge(done: ScrubReport) -> None:
         print_line(f"Looked for {searched}: found nowhere.")
         return
     print_stderr(
-        f"Looked for {searched}: still found in the following; they cannot be looked for again."
+        f"Looked for {searched}: still found in these places. Clean them now: a later scrub no "
+        "longer knows these texts."
     )
     for place in done.found:
         print_stderr(f"  {place}")

@@ -74,8 +74,8 @@ def _check_tokens(settings: Settings, store: Store, *, is_public: bool) -> None:
         )
     if settings.token and store.authenticate(settings.token) is not None:
         raise ConfigError(
-            "REVERIE_TOKEN is the operator's token and may do everything; this one was made "
-            "for somebody else: keep it under another name"
+            "REVERIE_TOKEN must be the operator's token, but is one created for a client: "
+            "use another variable for it"
         )
 
 

@@ -83,7 +83,7 @@ def salvage_command(options: CommonOptions, source: str, target: Path, vault: Pa
                     f"Where the log of {to_line(space.space)} ended is unknown: more may be lost."
                 )
         for name in (name for space in report.spaces for name in space.renamed):
-            print_line(f"A name was lost: {name} stands for it.")
+            print_line(f"A name was lost and replaced by {name}.")
         lost = "nothing was lost" if report.complete else "what is named above was lost"
         print_line(f"Saved {pluralize(report.entries, 'entry', 'entries')} in {target}: {lost}.")
         if report.problems:

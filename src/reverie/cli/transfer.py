@@ -214,7 +214,7 @@ def import_command(options: CommonOptions, source: tuple[str, ...], everyone: bo
     Importing the same file again changes nothing.
 
     With FORMAT agent-cli, FILE is the memory folder of agent-cli, which stays as it is. Its facts
-    become memories, its turns events, and what was deleted there a forgotten memory.
+    become memories, its turns events, and its deleted facts forgotten memories.
     """
     *formats, file = source
     if formats and formats != [AGENT_CLI]:
@@ -342,7 +342,7 @@ def create_command(options: CommonOptions, file: Path) -> None:
 def restore_backup_command(options: CommonOptions, file: Path, yes: bool) -> None:
     """Replace everything in the store with a backup.
 
-    What was erased after the backup was made stays erased.
+    Memories and events erased after the backup stay erased.
     """
     path = store_file(options.settings())
     if not yes and (path is None or path.exists()):
@@ -355,7 +355,7 @@ def restore_backup_command(options: CommonOptions, file: Path, yes: bool) -> Non
             store = opened.enter_context(options.open_store(create=True))
         except StoreDamaged as error:
             raise StoreDamaged(
-                f"{path} is no store that can be opened: move it away ('reverie salvage' makes a "
+                f"{path} cannot be opened as a store: move it away ('reverie salvage' makes a "
                 "new store of what it holds), then repeat this"
             ) from error
         report = store.restore_backup(file)

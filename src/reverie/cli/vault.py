@@ -195,7 +195,7 @@ def _git_state(status: VaultStatus) -> str:
     "--missing",
     type=click.Choice(["ask", "forget", "restore"]),
     default="ask",
-    help="If many files are gone: report them and wait, forget what they held, or restore them.",
+    help="If many files are gone: report them and wait, forget their memories, or restore them.",
 )
 @store_options
 def sync_command(options: CommonOptions, missing: MissingAction) -> None:
@@ -363,7 +363,7 @@ def rebuild_command(options: CommonOptions, path: Path | None, source: str) -> N
     empty, and the vault belongs to it from then on.
 
     From the store, the log and the files of the vault are written again, into an empty folder or in
-    place. What people changed in the files is read first, and the names of the files and the keys
+    place. People's changes in the files are read first, and the names of the files and the keys
     that people added to them stay.
 
     PATH is the vault; by default, that of the store or of the settings.

@@ -332,7 +332,7 @@ def _to_logits(answer: NDArray[np.float64], count: int, file: Path) -> list[floa
             f"{file} gave {answer.shape[0]} scores for {count} texts: use another export of it"
         )
     if not np.isfinite(answer).all():
-        raise RerankFailed(f"{file} gave a score that is no number: use another export of it")
+        raise RerankFailed(f"{file} gave a score that is not a number: use another export of it")
     if answer.ndim == 2:
         answer = answer[:, 1] - answer[:, 0] if answer.shape[1] == 2 else answer[:, 0]
     logits: list[float] = answer.tolist()
@@ -347,7 +347,7 @@ def _sigmoid(logit: float) -> float:
 
 def _not_cross_encoder(file: Path, what: str) -> RerankFailed:
     return RerankFailed(
-        f"{file} is no cross-encoder, it {what}: "
+        f"{file} is not a cross-encoder: it {what}: "
         "use a model exported for text classification with one or two logits"
     )
 

@@ -29,11 +29,11 @@ _log = logging.getLogger("reverie.engine")
 BUSY_TIMEOUT = 30.0
 
 
-class _Transaction(Protocol):
+class _TransactionLike(Protocol):
     writing: bool
 
 
-TransactionT = TypeVar("TransactionT", bound=_Transaction)
+TransactionT = TypeVar("TransactionT", bound=_TransactionLike)
 
 
 class BaseEngine(Generic[TransactionT]):

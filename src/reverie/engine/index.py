@@ -220,12 +220,16 @@ def require_current_index(tx: Transaction, *, replaying: bool = False) -> None:
     )
     tx.kept["generation"], tx.kept["vault"] = rows.get("generation"), rows.get("vault")
     if MIGRATION_KEY in rows:
-        raise StoreError("a migration into this store was not finished: run it again, to the end")
+        raise StoreError(
+            "a migration into this store was not finished: run 'reverie migrate' again "
+            "until it ends"
+        )
     if REPLAY_KEY in rows and not replaying:
         raise StoreError(unfinished_rebuild(rows[REPLAY_KEY]))
     if rows.get("index", INDEX_VERSION) != INDEX_VERSION:
         raise StoreError(
-            "another version of Reverie makes the index: open the store again, with that version"
+            "another version of Reverie has rebuilt or is rebuilding the index: open the store "
+            "again, with that version"
         )
 
 
@@ -330,7 +334,7 @@ def memory_row(
 
 
 def content_hash(content: str) -> int:
-    """The number by which a memory with exactly this content is found; others may have it too."""
+    """Return the hash by which memories with this content are looked up; others may share it."""
     digest = hashlib.blake2b(content.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "big", signed=True)
 
@@ -774,7 +778,7 @@ def profile_memories(
 
 
 def fact_categories(tx: Transaction, owner: Owner, names: Sequence[str]) -> set[str]:
-    """Those of these categories that an unpinned fact has which is not forgotten."""
+    """Return those of these categories that have an unpinned fact which is not forgotten."""
     listed = ", ".join(["(?)"] * len(names))
     rows = tx.all(
         f"WITH asked (name) AS (VALUES {listed}) SELECT name FROM asked WHERE EXISTS (SELECT 1 "

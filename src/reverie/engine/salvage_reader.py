@@ -240,17 +240,18 @@ def _open_select(path: Path, found: SalvagedRows) -> Iterator[Select | None]:
     """Open a SQLite file for SELECTs; None if SQLite cannot open it."""
     import apsw
 
-    connection = None
+    connection = select = None
     try:
         connection = apsw.Connection(str(path))
+        select = _skip_undecodable(connection)
         # Lets SQLite open a file whose schema is partly broken.
         connection.execute("PRAGMA writable_schema = ON").fetchall()
-        columns = {row[1] for row in connection.execute("PRAGMA table_info(log)")}
+        columns = {row[1] for row in select("PRAGMA table_info(log)", ())}
         found.sealed = not columns or "seal" in columns
     except apsw.Error as error:
         found.problems.append(f"the file: {type(error).__name__}")
     try:
-        yield None if connection is None else _skip_undecodable(connection)
+        yield select
     finally:
         if connection is not None:
             connection.close()

@@ -265,6 +265,11 @@ def seal_json(key: str, values: dict[str, Any]) -> str:
     return json.dumps({**values, "seal": row_seal(key, values)})
 
 
+def is_sealed_json(text: object) -> bool:
+    """Whether a text looks as if ``seal_json`` wrote it, under whatever key."""
+    return isinstance(text, str) and text.startswith("{") and '"seal": "' in text
+
+
 def unseal_json(key: str, text: str) -> dict[str, Any] | None:
     """Decode an object from ``seal_json`` and drop its seal; None if it was changed."""
     try:

@@ -109,7 +109,8 @@ def _expand_passages(rows: Iterable[Row], end: int) -> list[int]:
 
 
 class PassageSource(NamedTuple):
-    """The text of a passage: its first position and its terms; and the passage's place in it."""
+    """The memory or event of a passage, by first position and number of terms, and the place of the
+    passage in its text."""
 
     first_position: int
     terms: int
@@ -140,7 +141,7 @@ def memory_candidates(
     candidates: dict[int, Candidate] = {}
     for part in _chunks(lengths, PADDING):
         # Ordered by version: the newest version that names an origin is assigned last.
-        for born, position, at, first, passages, session, sequence, *more in tx.all(
+        for first_position, position, at, first, passages, session, sequence, *more in tx.all(
             "SELECT m.born, m.position, m.at, m.first_passage, m.passages, "
             "o.origin_session, o.origin_sequence, m.memory, m.version, "
             "m.valid_from, m.valid_to FROM memories m "
@@ -151,9 +152,9 @@ def memory_candidates(
             (*owner, *part, now),
         ):
             origin = None if session is None else Origin(session, sequence)
-            place = (born, position, at, first, passages, lengths[born])
+            place = (first_position, position, at, first, passages, lengths[first_position])
             named = dict(zip(("memory", "version", "valid_from", "valid_to"), more, strict=True))
-            candidates[born] = Candidate(*place, origin=origin, **named)
+            candidates[first_position] = Candidate(*place, origin=origin, **named)
     return list(candidates.values())
 
 

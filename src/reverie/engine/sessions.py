@@ -626,7 +626,8 @@ def next_event(tx: Transaction, owner: Owner, session: str, sequence: int) -> Ev
     return next(iter(_select_events(tx, owner, condition, session, sequence)), None)
 
 
-# The forks looked at for a reply: a reply that was cut off is soon sent again, so the newest do.
+# How many forks, the newest first, are searched for a reply. A reply that was cut off is sent again
+# soon, so these suffice.
 MAX_FORKS = 20
 # The most names or chains in one statement.
 MAX_NAMES = 1_000

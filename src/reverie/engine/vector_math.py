@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 MEAN_PRIOR = 16
 # The mean of an owner's vectors is computed from at most this many, the first.
 MEAN_SAMPLE_SIZE = 4_096
+# Embedders make vectors of unit norm. One whose norm is larger than this, or not a number, was
+# damaged: it would move the mean, and with it the scores of all vectors of its owner.
+MAX_NORM = 100.0
 
 
 def mean_vector(rows: Matrix) -> Vector:
@@ -32,6 +35,11 @@ def squared_norms(rows: Matrix) -> Vector:
     """The squared length of each row."""
     squared: Vector = np.einsum("ij,ij->i", rows, rows)
     return squared
+
+
+def is_damaged(squared: Vector) -> NDArray[np.bool_]:
+    """Tell for each row, by its squared norm, whether no embedder can have made it."""
+    return ~(squared < MAX_NORM**2)
 
 
 def distances(rows: Matrix, squared: Vector, mean: Vector) -> Vector:

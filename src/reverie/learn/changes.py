@@ -1,8 +1,8 @@
 """Apply the changes planned from one turn to the store, all in one transaction.
 
 A plan is a proposal: each change names the version it was planned on. If one of these versions is
-no longer current, nothing is applied and the plan has to be made again. What a person has revised,
-forgotten or erased since the turn is never undone, and neither is what later turns taught.
+no longer current, nothing is applied and the plan has to be made again. A plan never undoes a
+person's later revision, forgetting or erasure, nor what was learned from later turns.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from reverie.text.analyzer import analyse
 from reverie.text.normalize import nfkc_casefold, one_line, subject_key
 from reverie.write import proposals, validate
 from reverie.write.memories import less_trusted
-from reverie.write.proposals import ProposedFact, Replaced, VersionRef
+from reverie.write.proposals import ProposedFact, Replacement, VersionRef
 from reverie.write.runtime import Runtime
 from reverie.write.validate import Draft, PreparedText
 from reverie.write.writer import LEARNER, Writer, WriteStamp
@@ -128,9 +128,9 @@ class PreparedChange:
 
 @dataclass(frozen=True, slots=True)
 class LaterEdits:
-    """What a person revised, forgot or erased after a turn; learning from it must not undo that.
+    """A person's edits after a turn, which learning from the turn must not undo.
 
-    ``taught`` and ``taught_subjects`` are the words and the subjects of what later turns taught.
+    ``taught`` and ``taught_subjects`` are the terms and subjects learned from later turns.
     """
 
     contents: frozenset[str]
@@ -142,9 +142,9 @@ class LaterEdits:
     taught_subjects: frozenset[tuple[str, str]] = frozenset()
 
     def review_reason(self, change: PlannedChange) -> str | None:
-        """Return why a person should confirm a change: it may undo what was changed or said since.
+        """Return why a person should confirm a change that may undo a later edit or turn.
 
-        None when it cannot.
+        None if it cannot undo anything.
         """
         if change.doubt is not None:
             return change.doubt
@@ -159,7 +159,7 @@ class LaterEdits:
 
 
 def _is_alike(mine: frozenset[str], others: Iterable[frozenset[str]], parts: int) -> bool:
-    """Whether one of the others has so much of these words: a half or a third (``parts``)."""
+    """Whether one of the others shares at least one part in ``parts`` of these words."""
     return any(len(mine & theirs) * parts >= len(mine) for theirs in others if mine & theirs)
 
 
@@ -233,7 +233,7 @@ def apply(
         if change.event == "DELETE" and change.target is not None and change.target.id in spared:
             continue
         if change.target is None:
-            replaced = Replaced(forgets=_version_refs(w, places, change.replaces))
+            replaced = Replacement(forgets=_version_refs(w, places, change.replaces))
             _add(w, turn, each, settled, source, replaced)
             continue
         place = places[change.target.id]
@@ -242,7 +242,7 @@ def apply(
         if change.event == "DELETE":
             _forget(w, turn, change, place)
         elif doubt := _update_doubt(change, turn, settled):
-            replaced = Replaced(_version_refs(w, places, [place.memory])[0])
+            replaced = Replacement(_version_refs(w, places, [place.memory])[0])
             _propose_instead(w, turn, change, source, doubt, replaced)
         else:
             _revise(w, turn, each, place, source)
@@ -293,7 +293,7 @@ def _add(
     each: PreparedChange,
     settled: LaterEdits,
     source: str,
-    replaced: Replaced,
+    replaced: Replacement,
 ) -> None:
     change = each.change
     assert each.draft is not None
@@ -316,7 +316,7 @@ def _add(
 
 
 def _add_doubt(change: PlannedChange, turn: UserTurn, settled: LaterEdits) -> str | None:
-    """Return why a new memory is only proposed; None when nothing speaks against it."""
+    """Return why a new memory is only proposed; None if it is remembered at once."""
     doubt = settled.review_reason(change)
     return UNREQUESTED if doubt is None and _is_unrequested(change, turn) else doubt
 
@@ -336,7 +336,7 @@ def _propose_instead(
     change: PlannedChange,
     source: str,
     doubt: str,
-    replaced: Replaced,
+    replaced: Replacement,
 ) -> None:
     """Propose the new text of a memory, unless that proposal exists already."""
     proposed = ProposedFact(change.content, change.category, change.subject, source)
@@ -372,9 +372,9 @@ def _is_unrequested(change: PlannedChange, turn: UserTurn) -> bool:
 
 
 def is_known(w: Writer, draft: Draft, *, asked_for: bool = False) -> bool:
-    """Whether the same words are a memory already, or a proposal that waits or was rejected.
+    """Whether the same content is a memory already, or a proposal that waits or was rejected.
 
-    What the person asks to be remembered (``asked_for``) is, whatever they rejected before.
+    Proposals do not count if the person asked to remember it (``asked_for``).
     """
     wanted = comparison_key(draft.text.content)
     asked = [] if asked_for else proposals.list_proposals(w.tx, w.owner, answered=True)
@@ -431,7 +431,7 @@ def _forget(w: Writer, turn: UserTurn, change: PlannedChange, place: MemoryRow) 
 
 
 def edits_since(tx: Transaction, owner: Owner, position: int) -> LaterEdits:
-    """Collect what a person revised, forgot or erased after a position of the log."""
+    """Collect the memories that a person revised, forgot or erased after a log position."""
     decided = log.person_changes_since(tx, owner, position)
     erased = any(op == "erase" for op, _ in decided)
     memories = {memory for _, memory in decided if memory}
@@ -453,7 +453,7 @@ def edits_since(tx: Transaction, owner: Owner, position: int) -> LaterEdits:
 def _with_later_lessons(
     tx: Transaction, owner: Owner, position: int, settled: LaterEdits
 ) -> LaterEdits:
-    """Add what turns after a position taught."""
+    """Add the terms and subjects learned from turns after a position."""
     taught, subjects = set[frozenset[str]](), set[tuple[str, str]]()
     for entry in overtaken.entries_taught_later(tx, owner, position, LEARNER):
         if entry.body is None or entry.op == "erase":

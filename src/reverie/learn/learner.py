@@ -98,11 +98,12 @@ def _read_turn(tx: Transaction, owner: Owner, origin: Origin) -> UserTurn | None
     )
 
 
-class Plan(NamedTuple):
-    """The changes planned from one turn, and what they were planned on.
+class LearningPlan(NamedTuple):
+    """The changes planned from one turn, and the state of the store that they were planned on.
 
-    ``seen`` is the last position of the log then, ``later`` are the turns that had overtaken it,
-    ``retracted`` the slots of what the turn retracts, or of what later turns end.
+    ``seen`` is the last log position when they were planned, ``later`` are the turns that came
+    after this one but were learned before it, ``retracted`` are the slots that this turn or later
+    turns end.
     """
 
     changes: Sequence[PlannedChange]
@@ -135,7 +136,7 @@ def _learn_by_rules(runtime: Runtime, claim: Claim, turn: UserTurn) -> None:
         planned += doubtful
         retracted = (overtaken.statement_slot(each) for each in valid.statements if each.retracts)
         slots = valid.ended.union(retracted)
-        plan = Plan(planned, seen, later, "agent", RULES_SOURCE, slots)
+        plan = LearningPlan(planned, seen, later, "agent", RULES_SOURCE, slots)
         if _try_apply(runtime, claim, turn, plan):
             return
     raise StalePlan("memories kept changing while a turn was learned from")
@@ -144,7 +145,7 @@ def _learn_by_rules(runtime: Runtime, claim: Claim, turn: UserTurn) -> None:
 def _doubtful_changes(
     tx: Transaction, runtime: Runtime, owner: Owner, turn: UserTurn
 ) -> list[PlannedChange]:
-    """Return what a turn states only with doubt: questions to the person, if these are asked."""
+    """Return the statements that a turn makes with doubt, to be proposed if proposals are on."""
     if not asks_first(runtime.settings.write_policy):
         return []
     certain = {each.content for each in read_statements(turn)}
@@ -155,12 +156,12 @@ def _doubtful_changes(
         if each.content not in certain and not each.retracts
     ]
     planned = plan_by_rules(tx, owner, doubtful, turn.position, runtime.clock.now())
-    # What is only asked forgets nothing.
+    # A proposal forgets nothing.
     return [replace(each, doubt=changes.DOUBTFUL) for each in planned if each.event != "DELETE"]
 
 
 def read_statements(turn: UserTurn) -> list[rules.Statement]:
-    """Return what a turn states, by rules."""
+    """Return the statements that the rules find in a turn."""
     statements = rules.extract_statements(turn.text) or _read_correction(turn)
     return [
         each
@@ -170,7 +171,7 @@ def read_statements(turn: UserTurn) -> list[rules.Statement]:
 
 
 def _with_day(statement: rules.Statement, said_at: int) -> rules.Statement:
-    """Add the day on which a plan was told: "on Friday" and "in May" mean nothing without it."""
+    """Add the day on which a plan was stated: "on Friday" and "in May" mean nothing without it."""
     if not statement.needs_day or not said_at or _YEAR.search(statement.content):
         return statement
     said = to_datetime(said_at).date().isoformat()
@@ -183,8 +184,8 @@ def _later_statements(tx: Transaction, claim: Claim, later: LaterTurns) -> list[
 
 
 def _read_correction(turn: UserTurn) -> list[rules.Statement]:
-    """Return the last statement of the user's turn before, as a turn like "I meant Milan"
-    corrects it."""
+    """Return the last statement of the user's previous turn, corrected by a turn such as
+    "I meant Milan"."""
     earlier = [text for role, text in turn.earlier if role == "user"]
     asked = bool(turn.earlier) and turn.earlier[-1][0] == "assistant" and "?" in turn.earlier[-1][1]
     if not earlier:
@@ -225,7 +226,7 @@ def plan_by_rules(
             if overtaken.mentions(before.content, statement):
                 del planned[slot]
         elif known is None:
-            # What was never remembered may still be said in an earlier turn that is recalled.
+            # A fact that was never remembered may still be recalled from an earlier turn.
             if not statement.implied and not found.taught_later:
                 planned[slot] = _addition(statement)
         elif statement.value is None and overtaken.is_end(known):
@@ -240,7 +241,7 @@ def plan_by_rules(
 def _plan_ends(
     tx: Transaction, owner: Owner, ended: Iterable[Slot], position: int, now: int
 ) -> list[PlannedChange]:
-    """Plan to forget what a turn at this position replaced, where later turns end what it said."""
+    """Plan to forget the values that this turn replaced, if later turns end its own values."""
     found = (overtaken.find_known(tx, owner, slot, position, now) for slot in sorted(ended))
     return [
         _removal(known.memory)
@@ -328,7 +329,9 @@ def _ask_and_apply(
         planned = _plan_by_model(runtime, model, turn, facts, budget)
         stated = {changes.comparison_key(each.content) for each in facts}
         planned += [each for each in doubtful if changes.comparison_key(each.content) not in stated]
-        if _try_apply(runtime, claim, turn, Plan(planned, seen, later, "model", model.name)):
+        if _try_apply(
+            runtime, claim, turn, LearningPlan(planned, seen, later, "model", model.name)
+        ):
             return
     raise StalePlan("memories kept changing while a turn was learned from")
 
@@ -420,7 +423,7 @@ def _find_similar(runtime: Runtime, owner: Owner, facts: Sequence[Fact]) -> list
 # -- applying -------------------------------------------------------------------------------------
 
 
-def _try_apply(runtime: Runtime, claim: Claim, turn: UserTurn, plan: Plan) -> bool:
+def _try_apply(runtime: Runtime, claim: Claim, turn: UserTurn, plan: LearningPlan) -> bool:
     """Apply the changes and finish the job in one transaction; False when the plan was stale."""
     prepared = changes.prepare(runtime, plan.changes, plan.source)
     try:
@@ -434,8 +437,8 @@ def _try_apply(runtime: Runtime, claim: Claim, turn: UserTurn, plan: Plan) -> bo
             if prepared and sessions.find_event_entry(tx, claim.owner, turn.origin) is not None:
                 author = Author(log.scope_of(tx, claim.owner), LEARNER, plan.trust)
                 w = Writer(tx, runtime, claim.owner, author)
-                # What rules state of a subject was compared with later turns already. A model saw
-                # what is known, but not that it is newer than a turn which failed before.
+                # The statements of rules were compared with later turns already. A model saw the
+                # known memories, but not that some are newer than the turn.
                 late = plan.later.retried and plan.source != RULES_SOURCE
                 changes.apply(w, turn, prepared, plan.seen, plan.source, late=late)
             claim.mark_overtaken(tx)

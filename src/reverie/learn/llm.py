@@ -205,7 +205,7 @@ class PydanticAIModel:
             raise ConfigError(f"{self.name} is not configured: set {wanted}") from error
         except (ValueError, TypeError, LookupError) as error:
             raise ConfigError(
-                f"{self._provider!r} is no provider that PydanticAI can use: "
+                f"{self._provider!r} is not a provider that PydanticAI can use: "
                 "set model to PROVIDER:MODEL, or model_base_url to an OpenAI-compatible address"
             ) from error
 
@@ -435,7 +435,7 @@ def _require_storable(value: Any) -> None:
         elif isinstance(each, list):
             waiting += each
         elif isinstance(each, str) and ("\0" in each or SURROGATE.search(each)):
-            raise _InvalidAnswer("the JSON holds NUL or half a character")
+            raise _InvalidAnswer("the JSON has NUL or a lone surrogate")
 
 
 def _status_problem(status: int) -> str | None:

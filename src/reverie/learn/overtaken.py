@@ -1,7 +1,7 @@
-"""Turns that are learned late: later turns of the same owner were learned before them.
+"""Find out what a turn may still change if later turns of its owner were learned before it.
 
-A turn that a model fails on waits for its next attempt, and the turns after it are learned
-meanwhile. What these said is never replaced or contradicted by what was said before them.
+A turn that a model fails on waits for a retry, and the turns after it are learned meanwhile. An
+overtaken turn never replaces or contradicts what later turns said.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ USER_SUBJECTS = frozenset(("name", "birthday", "birth year", "age", "marital sta
 
 
 class LaterTurns(NamedTuple):
-    """The turns that were said after a turn and learned before it, in order.
+    """The turns that came after a turn and were learned before it, in order.
 
-    ``complete``: there are no more than these. ``retried``: the turn waited for a retry meanwhile,
-    as opposed to turns of two sessions that are learned at about the same time.
+    ``complete``: all of them are listed. ``retried``: they were learned while the turn waited for a
+    retry, and not just at about the same time in another session.
     """
 
     origins: tuple[Origin, ...] = ()
@@ -45,7 +45,7 @@ class LaterTurns(NamedTuple):
 
 
 def list_later_turns(tx: Transaction, claim: Claim, position: int) -> LaterTurns:
-    """List the owner's turns after a position that wait for no ``learn`` job any more."""
+    """List the owner's turns after a position whose ``learn`` jobs are done."""
     if not (overtaken := claim.overtaken(tx)):
         return LaterTurns()
     waiting = {
@@ -73,7 +73,7 @@ def read_turn_entry(tx: Transaction, owner: Owner, origin: Origin) -> LogEntry |
 
 
 class Slot(NamedTuple):
-    """What has one value at a time, so that a later statement replaces an earlier one."""
+    """A property with one value at a time: a later statement about it replaces an earlier one."""
 
     category: str
     subject: str
@@ -82,8 +82,8 @@ class Slot(NamedTuple):
     def holds(self, memory: Memory) -> bool:
         """Whether a memory of this subject is the value of the slot, in whatever category.
 
-        One in other words than the rules know is left alone where a person wrote it, and where it
-        is about somebody else, of whom there are many facts.
+        If the rules do not know its wording, only a memory of the same category is, and only if no
+        person wrote it and it is about the user: there are many facts about other people.
         """
         relation = relation_of(memory.content, memory.subject or "")
         if relation:
@@ -103,7 +103,7 @@ def statement_slot(statement: Statement) -> Slot | None:
 
 
 def mentions(content: str, retraction: Statement) -> bool:
-    """Whether a content speaks of what a statement retracts.
+    """Whether a content states the value that a statement retracts.
 
     Values are compared whole: who left York has not left New York. A retraction without a value
     ends whatever its subject had.
@@ -121,15 +121,15 @@ def mentions(content: str, retraction: Statement) -> bool:
 
 
 def _value_key(value: str) -> str:
-    """The words of a value, folded, without an article before them."""
+    """Return the words of a value, folded, without a leading article."""
     return " ".join(_WORD.findall(_ARTICLE.sub("", nfkc_casefold(value))))
 
 
 class StillValid(NamedTuple):
-    """What later turns leave of a turn.
+    """The statements of a turn that are still true after later turns.
 
-    ``statements`` still hold. ``ended`` are the slots that later turns end: the turn replaced
-    the value that such a slot had before, so that value no longer holds either.
+    ``ended`` are the slots that later turns retract. The turn had replaced the earlier value of
+    such a slot, so that value is no longer true either.
     """
 
     statements: list[Statement]
@@ -137,7 +137,7 @@ class StillValid(NamedTuple):
 
 
 def still_valid(statements: Sequence[Statement], later: Sequence[Statement]) -> StillValid:
-    """Leave out what later statements replace, retract, say again or say more fully."""
+    """Leave out the statements that later ones replace, retract, repeat or extend."""
     values = {
         slot: each
         for each in statements
@@ -203,9 +203,9 @@ def _words(content: str) -> set[str]:
 
 
 def taught_position(tx: Transaction, owner: Owner, entry: LogEntry) -> int | None:
-    """Return the position of what a version comes from: the event that it was learned from.
+    """Return the position of the event that a version was learned from; None if it is unknown.
 
-    For what a person wrote it is the version's own position; None when nobody knows.
+    For a version that a person wrote it is the version's own position.
     """
     if entry.trust == "person":
         return entry.position
@@ -214,11 +214,10 @@ def taught_position(tx: Transaction, owner: Owner, entry: LogEntry) -> int | Non
 
 
 class KnownOfSubject(NamedTuple):
-    """What is known of a subject: the newest memory taught before a turn, and whether one was
-    taught after it.
+    """The newest memory of a slot learned before a turn, and whether one was learned after it.
 
-    A value is preferred to an end ("no longer …"); ``ends`` are the ends beside it, which a new
-    value replaces as well.
+    A value is preferred to an end, such as "no longer works at Bosch". ``ends`` are the other ends,
+    which a new value replaces as well.
     """
 
     memory: Memory | None
@@ -239,7 +238,7 @@ def find_known(
 
 
 def is_end(memory: Memory) -> bool:
-    """Whether a memory only says that something is no longer so, as the rules word it."""
+    """Whether a memory only says that something is no longer true, in the words of the rules."""
     return ENDED in memory.content
 
 
@@ -258,10 +257,10 @@ def find_refined(
 
 
 def _list_taught(tx: Transaction, owner: Owner, slot: Slot, now: int) -> list[tuple[int, Memory]]:
-    """List the living memories of a subject, the newest first.
+    """List the living memories of a subject, in any category, the newest first.
 
-    A person may have moved one to another category, and earlier rules used others. Each is after
-    the position at which it was taught; where nobody knows that, before any turn.
+    Each comes with the position of the event it was learned from; 0 if that is unknown. A person
+    may have moved a memory to another category, and earlier rules used others.
     """
     chosen = Filter(subject_key=slot.subject, alive_at=now)
     entries = (

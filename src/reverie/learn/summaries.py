@@ -25,7 +25,7 @@ from reverie.write.writer import system_writer
 TRIGGER_SHARE = 0.80
 TARGET_SHARE = 0.50
 MIN_EVENTS = 4
-MIN_KEPT_EVENTS = 2
+MIN_UNSUMMARISED_EVENTS = 2
 MAX_LINES = 24
 LINE_CHARS = 180
 MAX_CHARS = 4000
@@ -70,7 +70,7 @@ def choose_oldest(unsummarised: Sequence[SummaryEvent], window: int) -> Sequence
         raise ValueError(f"window must be positive, not {window}")
     rest = _tokens(unsummarised)
     count = 0
-    while count < len(unsummarised) - MIN_KEPT_EVENTS and rest / window > TARGET_SHARE:
+    while count < len(unsummarised) - MIN_UNSUMMARISED_EVENTS and rest / window > TARGET_SHARE:
         rest -= unsummarised[count].tokens
         count += 1
     return unsummarised[:count]

@@ -45,7 +45,7 @@ def find_damage(tx: Transaction, read: Callable[[int], None] | None = None) -> l
 def find_store_damage(runtime: Runtime) -> list[str]:
     """Call ``find_damage`` in a transaction of its own, twice if need be.
 
-    What the second call does not find was a failed read.
+    A problem that the second call does not find was only a failed read.
     """
     problems: list[str] = []
     for _ in range(2):
@@ -283,6 +283,8 @@ def _check_meta(tx: Transaction) -> list[str]:
         if str(key).startswith("token."):
             if seals.unseal_json(key, value) is None:
                 problems.append(f"token {key.removeprefix('token.')} is damaged: revoke it")
+        elif seals.is_sealed_json(value):
+            problems.append(f"the key of a token is damaged ({key!s:.40}): {SALVAGE_HINT}")
         elif str(key).startswith("generation") and not _is_generation(value):
             problems.append(
                 f"the record of the model that made the vectors is damaged: {SALVAGE_HINT}"

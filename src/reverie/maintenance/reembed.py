@@ -101,7 +101,7 @@ def _embed_passages(
 
 def _require_only_run(tx: Transaction, begun: embeddings.Generation) -> None:
     if embeddings.read(tx, embeddings.NEXT) != begun:
-        raise StoreError("another reembed began meanwhile: let one of them run alone")
+        raise StoreError("another 'reverie reembed' has started: wait for it, then run this again")
 
 
 def _try_switch(

@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import json
 import tempfile
-import uuid
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -36,7 +35,7 @@ from reverie.engine.sqlite.store_file import new_file
 from reverie.errors import ConfigError, ReverieError, StoreDamaged, StoreError
 from reverie.maintenance import damage, reindex, verify
 from reverie.model import SalvagedSpace, SalvageReport, Scope
-from reverie.protocols import Engine, Owner, Progress, Row, Transaction
+from reverie.protocols import Engine, Ids, Owner, Progress, Row, Transaction
 from reverie.write import embeddings, vault_link
 from reverie.write.runtime import Runtime
 from reverie.write.vault_link import VaultEntries
@@ -96,7 +95,7 @@ def make_store(
     with new_file(part, target), contextlib.closing(open_engine(str(part))) as engine:
         made = runtime(engine)
         with engine.write() as tx:
-            report = _write(tx, salvaged)
+            report = _write(tx, salvaged, made.ids)
             if keep_settings:
                 _keep_settings(tx, salvaged, made.clock.now())
         reindex.set_index_version(made, index.INDEX_VERSION)
@@ -142,12 +141,12 @@ class _SpaceLog(NamedTuple):
     reached: int
 
 
-def _recover_space(salvaged: SalvagedRows, space: int) -> _SpaceLog:
+def _recover_space(salvaged: SalvagedRows, space: int, ids: Ids) -> _SpaceLog:
     lines, lost = salvaged.of_space(space), _lost_ranges(salvaged, space)
     last = lines[-1].log_key[1] if lines else 0
     reached = max(salvaged.heads.get(space, (0, ""))[0], last)
     name = salvaged.spaces.get(space) or f"recovered-space-{space}"
-    return _SpaceLog(name, _fill_versions(lines, lost), lost, reached)
+    return _SpaceLog(name, _fill_versions(lines, lost, ids), lost, reached)
 
 
 def _lost_ranges(salvaged: SalvagedRows, space: int) -> list[tuple[int, int]]:
@@ -167,7 +166,7 @@ def _lost_ranges(salvaged: SalvagedRows, space: int) -> list[tuple[int, int]]:
     return [(first, end) for first, end in lost if first <= end]
 
 
-def _fill_versions(lines: list[LogRow], lost: list[tuple[int, int]]) -> list[LogRow]:
+def _fill_versions(lines: list[LogRow], lost: list[tuple[int, int]], ids: Ids) -> list[LogRow]:
     """Add a replacement entry, at a lost position, for each missing version before another one."""
     free = [at for first, end in lost for at in range(first, min(end, first + 10_000) + 1)]
     taken = set[int]()
@@ -188,16 +187,16 @@ def _fill_versions(lines: list[LogRow], lost: list[tuple[int, int]]) -> list[Log
             )
             if at is not None:
                 taken.add(at)
-                added.append(_lost_version(later, at, version))
+                added.append(_lost_version(later, at, version, ids.uuid()))
                 after = at
     return sorted([*lines, *added], key=lambda line: line.log_key)
 
 
-def _lost_version(later: LogRow, position: int, version: int) -> LogRow:
+def _lost_version(later: LogRow, position: int, version: int, uuid: str) -> LogRow:
     header = list(later.header)
     header[1], header[3] = position, "remember" if version == 1 else "revise"
     header[6], header[8:11] = ACTOR, [None, None, None]
-    header[12], header[13] = version, str(uuid.uuid4())
+    header[12], header[13] = version, uuid
     content = Erasable(None, LOST_VERSION, None)
     salt = seals.new_salt()
     return LogRow(tuple(header), content, Seal(salt, seals.content_digest(salt, content), "", ""))
@@ -246,14 +245,14 @@ def _take_entries(
             salvaged.problems.append(f"the vault's log of {name}, which contradicts the store")
             return
     # What was erased stays erased: a vault that has not seen an erasure may still have the text.
-    behind = {
+    outdated_owners = {
         line.header[2]
         for line in lines
         if line.header[3] == "erase" and line.log_key[1] not in seen
     }
     for user, entry in own:
         number = numbers.get(user)
-        if number is not None and number not in behind:
+        if number is not None and number not in outdated_owners:
             body = {} if entry.op == "erase" else entry.body
             content = Erasable(
                 None if body is None else log.encode(body), entry.reason, entry.request
@@ -266,12 +265,12 @@ def _take_entries(
 # -- writing --------------------------------------------------------------------------------------
 
 
-def _write(tx: Transaction, salvaged: SalvagedRows) -> SalvageReport:
+def _write(tx: Transaction, salvaged: SalvagedRows, ids: Ids) -> SalvageReport:
     tx.enter_all_owners()
     numbers = {space for space, _ in salvaged.lines} | set(salvaged.spaces) | set(salvaged.heads)
     spaces, entries = list[SalvagedSpace](), 0
     for space in sorted(numbers):
-        space_log = _recover_space(salvaged, space)
+        space_log = _recover_space(salvaged, space, ids)
         renamed = _write_names(tx, salvaged, space, space_log)
         _write_log(tx, space, space_log)
         affected = dict.fromkeys(

@@ -123,9 +123,9 @@ class Session:
 
     @property
     def space(self) -> Space:
-        """A handle on the space that also recalls the memories of this session alone.
+        """A handle on the space that also recalls the memories private to this session.
 
-        What is written through it names the latest event of this session as its origin.
+        Memories written through it have the latest event of this session as their origin.
         """
         author = self._author
         scoped = author._replace(scope=sessions.session_scope(author.scope, self._id))
@@ -174,7 +174,7 @@ class Session:
         return self._append(prepared, key)[0]
 
     def append_many(self, messages: Iterable[Message], *, key: str | None = None) -> list[Event]:
-        """Keep messages in order, all of them or none."""
+        """Append messages in order, all of them or none."""
         prepared = events.prepare_messages(self._runtime, list(messages))
         return self._append(prepared, key) if prepared else []
 
@@ -184,7 +184,7 @@ class Session:
             return events.append(w, self._id, prepared, stamp, self._forked_from)
 
     def remember(self, content: str, **options: Unpack[RememberOptions]) -> Memory:
-        """Remember something that was said here; see ``Space.remember``.
+        """Remember something said in this session; see ``Space.remember``.
 
         Its origin is the latest event of this session. With ``private=True`` only this session
         recalls it.
@@ -194,7 +194,7 @@ class Session:
     def remember_many(
         self, items: Iterable[NewMemory | str], *, key: str | None = None
     ) -> list[Memory]:
-        """Remember many things that were said here; see ``Space.remember_many``."""
+        """Remember many things said in this session; see ``Space.remember_many``."""
         return self.space.remember_many(items, key=key)
 
     def hide(self, reason: str | None = None, *, key: str | None = None) -> None:
@@ -220,9 +220,9 @@ class Session:
         return events.erase_event(self._runtime, self._author, Origin(self._id, sequence), stamp)
 
     def write_summary(self, text: str, *, upper: int, expected_epoch: int) -> Summary:
-        """Replace the summary that was read with one of the events up to ``upper``.
+        """Write a summary of the events up to ``upper`` if the stored one has ``expected_epoch``.
 
-        If another summary was written since, nothing changes, and ``applied`` is False.
+        Otherwise nothing changes, and ``applied`` is False.
         """
         redacted = self._runtime.redaction.text(
             text, "the summary", session_state.MAX_SUMMARY_CHARS
@@ -238,9 +238,9 @@ class Session:
             )
 
     def refresh_profile(self) -> None:
-        """Let the next contexts show the profile as it is now.
+        """Use the current profile from the next context on.
 
-        For sessions that never end. The provider's prompt cache misses once.
+        For sessions that last very long. The provider's prompt cache misses once.
         """
         with self._space.writer() as w:
             current = profile.current_profile(w.tx, visible_owners(w.tx, self._author.scope))
@@ -261,7 +261,7 @@ class Session:
             return [] if owner is None else self._events(tx, owner, most, until)
 
     def resume(self, limit: int = 20) -> list[StoredMessage]:
-        """The last messages in the shape they came in, ready to be sent to a model again.
+        """Return the last messages in their original format, ready to be sent to a model again.
 
         They begin with a user's message, leave out system prompts, and never separate a tool call
         from its results.
@@ -329,11 +329,11 @@ class Session:
 
         ``query`` is what to recall for, by default the user's last message. ``tokens`` is the
         budget, by default the setting ``context_tokens`` (4000). The profile is the same bytes in
-        every context of this session, until ``refresh_profile``; only what has no room any more
-        leaves it, once, when the history grows long. With ``freeze=False`` nothing is written, and
-        a session that has not seen the profile yet sees the current one. Hits below ``Space.floor``
-        are not in it. ``update_tool`` is the name of the model's tool to change a memory, if it has
-        one: the profile mentions it.
+        every context of this session, until ``refresh_profile``; it is shortened once, when the
+        history grows long. With ``freeze=False`` nothing is written, and a session that has not
+        seen the profile yet sees the current one. Hits below ``Space.floor`` are not in it.
+        ``update_tool`` is the name of the model's tool to change a memory, if it has one: the
+        profile mentions it.
         """
         if query is not None and not isinstance(query, str):
             raise InvalidInput("query must be text")
@@ -375,7 +375,7 @@ class Session:
         ranking: Ranking | RankingName | None = None,
         freeze: bool = True,
     ) -> PromptAdditions:
-        """Return what to add to a prompt that a client makes of the whole history itself.
+        """Return profile and recalled text for a prompt whose history the client sends itself.
 
         Events of this session are not recalled, for the client sends them, except those that the
         history given to ``Space.follow`` had dropped. Of the ``limit`` best hits, those that the

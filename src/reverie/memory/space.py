@@ -210,13 +210,13 @@ class Space:
     ) -> Memory:
         """Remember one thing. Returns once it is on disk.
 
-        What is returned has in ``related`` what else is known of its subject. The same text again
-        is the same memory, with a new version. With ``unless_known``, SubjectExists is raised when
-        a memory of this category and subject speaks of the same thing. The same ``key`` with the
-        same arguments returns the first result. ``metadata`` is any JSON object of up to 16 KiB.
-        ``valid_from`` and ``valid_to`` (exclusive) say when it holds. ``private`` needs the handle
-        of a session: only that session recalls the memory. Through such a handle the ``origin`` is
-        the session's latest event, unless it is given.
+        The result has the other memories of its subject in ``related``. Remembering the same text
+        again adds a version to the same memory. With ``unless_known``, SubjectExists is raised if a
+        memory of this category and subject already says something similar. The same ``key`` with
+        the same arguments returns the first result. ``metadata`` is any JSON object of up to
+        16 KiB. ``valid_from`` and ``valid_to`` (exclusive) say when it is true. ``private`` needs
+        the handle of a session: only that session recalls the memory. Through such a handle the
+        ``origin`` is the session's latest event, unless it is given.
         """
         validate.check_key(key)
         if private and self._author.scope.session is None:
@@ -280,7 +280,7 @@ class Space:
         reason: str | None = None,
         key: str | None = None,
     ) -> Memory:
-        """Write a new version of a memory. What is not given stays as it is.
+        """Write a new version of a memory. Fields that are not given stay as they are.
 
         ``metadata`` replaces the whole object; None removes it.
         """
@@ -333,7 +333,7 @@ class Space:
             return memories.forget_source(w, name, self._with_origin(w, stamp))
 
     def memories_from_source(self, source: str) -> list[Memory]:
-        """List what ``forget_source`` would forget, the oldest first."""
+        """List the memories that ``forget_source`` would forget, the oldest first."""
         name = memories.normalize_source(self._runtime, source)
         return memories.memories_from_source(self._runtime, self._author, name)
 
@@ -371,15 +371,15 @@ class Space:
         explain: bool = False,
         note: bool = True,
     ) -> list[Hit]:
-        """Return what is most worth knowing for a query, best first.
+        """Return the memories and events that best answer a query, best first.
 
-        Hits below ``min_score`` are left out; with the default ranking a score says what a hit is
-        worth, from 0 to 1, and ``floor`` is what prompts use. ``ranking`` is a Ranking or one of
+        Hits below ``min_score`` are left out; with the default ranking scores are from 0 to 1 and
+        comparable between queries, and prompts use ``floor``. ``ranking`` is a Ranking or one of
         the names in ``RANKINGS``, by default the handle's. ``since`` and ``until`` (exclusive)
         limit when something happened; ``where`` are conditions on metadata, tags and other fields.
-        With ``valid_at`` only what held at that time is found, in the version that held then.
-        ``as_of`` is a position of the log (an int) or a time: the recall finds what it would have
-        found then. With ``note=False`` the recall is not logged.
+        With ``valid_at`` only memories that were true at that time are found, in the version of
+        that time. ``as_of`` is a position of the log (an int) or a time: the recall finds what it
+        would have found then. With ``note=False`` the recall is not logged.
         """
         if not isinstance(query, str):
             raise InvalidInput("query must be text")
@@ -438,8 +438,8 @@ class Space:
         """List the memories of this scope, the newest first or by category.
 
         ``where`` are conditions such as ``{"metadata.team": {"in": ["a", "b"]}}``. With
-        ``valid_at`` each memory is in the version that held at that time. ``after`` is the id of
-        the last memory of the previous page.
+        ``valid_at`` each memory is in the version that was true at that time. ``after`` is the id
+        of the last memory of the previous page.
         """
         if order not in ORDERS:
             raise InvalidInput(f"order must be one of {', '.join(ORDERS)}, not {order!r}")
@@ -498,7 +498,7 @@ class Space:
             return log.last_position(tx, list(owners)[-1]) if (owners := self._owners(tx)) else 0
 
     def changes(self, *, after: int = 0, limit: int = 1000) -> list[Change]:
-        """List the entries of the log after a position, in order, for those who mirror it."""
+        """List the entries of the log after a position, in order, for programs that mirror it."""
         most = validate.check_limit(limit, MAX_LISTED)
         with self._runtime.engine.read() as tx:
             found = [
@@ -509,11 +509,11 @@ class Space:
         return sorted(found, key=lambda change: change.position)[:most]
 
     def profile(self, *, tokens: int = 2000, update_tool: str | None = None) -> str:
-        """Return the prompt block of what is known: the same bytes for the same memories.
+        """Return the profile, a block of memories for a prompt: same memories, same bytes.
 
-        Of what does not fit, pinned memories are shown first, then facts about people, health and
-        preferences, then what is recalled often, then the newest. ``update_tool`` is the name of
-        the model's tool to change a memory, if it has one: the profile mentions it.
+        If not all fit, pinned memories are shown first, then facts about people, health and
+        preferences, then memories that are recalled often, then the newest. ``update_tool`` is the
+        name of the model's tool to change a memory, if it has one: the profile mentions it.
         """
         most = validate.check_limit(tokens, MAX_LISTED, "tokens")
         with self._runtime.engine.read() as tx:
@@ -610,14 +610,14 @@ class Space:
             return proposals.list_proposals(tx, owner, answered=include_answered)
 
     def accept(self, proposal: str, *, key: str | None = None) -> Memory:
-        """Remember what was proposed; accepted again, return the same memory."""
+        """Remember a proposed fact; if it was accepted before, return the same memory."""
         stamp = self._stamp(key, "accept", proposal)
         return proposals.accept(self._runtime, self._author, proposal, stamp)
 
     def reject(
         self, proposal: str, *, reason: str | None = None, key: str | None = None
     ) -> Proposal:
-        """Answer that a proposal is not to be remembered."""
+        """Reject a proposal: it is not remembered."""
         stamp = self._stamp(key, "reject", proposal, reason=reason)
         with self.writer() as w:
             return proposals.reject(w, proposal, stamp)
@@ -635,7 +635,7 @@ class Space:
     def import_records(
         self, records: Iterable[transfer_export.Record | transfer_export.UnreadableRecord]
     ) -> ImportReport:
-        """Import what ``export`` yielded, or plain records with a content. Repeating is safe."""
+        """Import the records of ``export``, or plain records with a content. Repeating is safe."""
         return import_.import_records(self._runtime, self._author, records)
 
     def import_agent_cli(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -38,7 +38,7 @@ from reverie.model import (
     Trust,
     VerifyReport,
 )
-from reverie.protocols import Clock, Embedder, Engine, Ids, Reranker, UpgradeProgress
+from reverie.protocols import Clock, Embedder, Engine, Ids, Progress, Reranker, UpgradeProgress
 from reverie.text.normalize import require_name
 from reverie.transfer import backup as transfer_backup
 from reverie.write import tokens, validate, vault_link
@@ -49,7 +49,6 @@ from reverie.write.vault_link import VaultEntries
 from reverie.write.writer import Author
 
 MAX_NAME_CHARS = 200
-Progress = Callable[[int, int], None]
 
 
 def open(
@@ -64,7 +63,8 @@ def open(
 ) -> Store:
     """Open a store, creating it on its first use.
 
-    What is not given comes from ``settings``, else from the environment and ``reverie.toml``.
+    Arguments that are not given come from ``settings``, else from the environment and
+    ``reverie.toml``.
     ``embedder`` is an Embedder or a name such as ``"local"``; with ``"none"`` the store has no
     vectors. ``reranker`` is a Reranker or the folder of an ONNX cross-encoder.
 
@@ -264,7 +264,7 @@ class Store:
         worker.run_forever(self._runtime, stop, poll_seconds)
 
     def flush_to_vault(self) -> str | None:
-        """Mirror what this process changed to the vault now; return why that failed, else None.
+        """Write this process's changes to the vault now; return the reason if that fails.
 
         For programs that end before a worker would do so. Without a vault, nothing is done.
         """
@@ -360,7 +360,7 @@ class Store:
         return transfer_backup.check(self._runtime, Path(source))
 
     def restore_backup(self, source: str | Path) -> VerifyReport:
-        """Replace this store with a backup. What was erased since stays erased."""
+        """Replace this store with a backup. Memories and events erased since then stay erased."""
         return transfer_backup.restore(self._runtime, Path(source))
 
     def doctor(self) -> Mapping[str, Any]:

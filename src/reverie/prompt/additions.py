@@ -36,7 +36,7 @@ SUMMARY_HEADING = (
 PROFILE_SHARE, SUMMARY_SHARE, RECALL_SHARE = 0.50, 0.25, 0.25
 
 
-class InjectionInputs(NamedTuple):
+class AdditionInputs(NamedTuple):
     """What is read from the store: the profile, the ranges of the session's events, the events that
     were replaced by edits, the sequence of the latest user message, and the summary.
     """
@@ -96,24 +96,24 @@ def read_inputs(
     ranges: Sequence[EventRange],
     tokens: int,
     count: TokenCounter,
-) -> InjectionInputs:
+) -> AdditionInputs:
     """Read what the additions are made of, except for the hits."""
     room = int(tokens * PROFILE_SHARE)
     chosen = session_profile(tx, runtime, owners, owner, ranges, room, count)
     if owner is None:
-        return InjectionInputs(chosen, ranges, frozenset(), None, Summary())
+        return AdditionInputs(chosen, ranges, frozenset(), None, Summary())
     events = sessions.list_events(tx, owner, ranges, newest=LOOKBACK_EVENTS)
     user_sequences = [event.sequence for event in events if event.role == "user"]
     replaced = _replaced_events(tx, owner, ranges)
     latest = user_sequences[-1] if user_sequences else None
     summary = session_state.find_summary(tx, owner, ranges, skip=True)
-    return InjectionInputs(chosen, ranges, replaced, latest, summary)
+    return AdditionInputs(chosen, ranges, replaced, latest, summary)
 
 
 def _replaced_events(
     tx: Transaction, owner: Owner, ranges: Sequence[EventRange]
 ) -> frozenset[tuple[str, int]]:
-    """The events, here and in other forks, in whose place this session continued differently."""
+    """Return the events, here and in other forks, that this session replaced when it forked."""
     replaced: set[tuple[str, int]] = set()
     for each in ranges[:-1]:
         assert each.end_sequence is not None
@@ -125,7 +125,7 @@ def _replaced_events(
 
 
 def assemble(
-    known: InjectionInputs,
+    known: AdditionInputs,
     hits: Sequence[Hit],
     begins: Origin | None,
     tokens: int,

@@ -504,8 +504,8 @@ def replace_questions(notices: str, questions: str) -> str:
 
     Every line of a notice but its heading begins with "- ", so no stored text is the heading.
     """
-    _, heading, told = notices.partition(NOTIFY_HEADING)
-    return questions + heading + told
+    _, heading, learned = notices.partition(NOTIFY_HEADING)
+    return questions + heading + learned
 
 
 def _recently_learned(tx: Transaction, owner: Owner, ranges: Sequence[EventRange]) -> list[Memory]:

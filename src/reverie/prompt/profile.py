@@ -107,11 +107,11 @@ def eligible_memories(
     position: int | None = None,
     often: Sequence[str] = (),
 ) -> Iterator[PlacedMemory]:
-    """Yield the memories that a profile may show, those first that it should rather show.
+    """Yield the memories that a profile may show, in the order of their priority.
 
-    These are the pinned ones; facts about people, health and preferences, in turn; facts that were
-    recalled ``often``; all other facts. Of each the newest is first. Each is in the state it had at
-    ``position`` or has now. Memories are read as they are needed; those that changed since
+    First come the pinned ones; then facts about people, health and preferences, in turn; facts that
+    were recalled ``often``; all other facts. Of each the newest is first. Each is in the state it
+    had at ``position`` or has now. Memories are read as they are needed; those that changed since
     ``position`` are all read first.
     """
     changed: list[PlacedMemory] = []

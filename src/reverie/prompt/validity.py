@@ -1,4 +1,4 @@
-"""When a fact holds, as a prompt says it, and the order of facts that followed one another."""
+"""Show in prompts when a fact is true, and order the facts about a subject by that time."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ T = TypeVar("T")
 
 
 def validity_note(memory: Memory) -> str:
-    """Return `` (until 2024-05)``, `` (since 2024-05)`` or both; empty if nobody said.
+    """Return `` (until 2024-05)``, `` (since 2024-05)`` or both; empty if the times are not set.
 
-    It does not depend on the time at which it is shown, so that a prompt stays the same.
+    The text does not depend on the current time, so that a prompt stays the same.
     """
     start, end = (
         None if at is None else _month_or_day(at) for at in (memory.valid_from, memory.valid_to)
@@ -31,10 +31,10 @@ def _month_or_day(at: int) -> str:
 
 
 def newest_first(items: Sequence[T], memory_of: Callable[[T], Memory | None]) -> list[T]:
-    """Put the facts about one subject in order, the one that holds last first.
+    """Sort the facts about one subject, the latest valid one first.
 
-    Only those of a category and subject of which one says when it holds are moved, among the places
-    that they have.
+    Facts of a category and subject are sorted if one of them has a validity time; together they
+    keep the same places in the list.
     """
     places = defaultdict[tuple[str, str], list[int]](list)
     dated = set[tuple[str, str]]()

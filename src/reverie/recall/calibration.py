@@ -1,8 +1,8 @@
-"""The calibrated score: what a hit is worth, comparable between queries and owners of any size.
+"""The calibrated score of a hit, comparable between queries and between owners of any size.
 
-The best hit of a recall is worth the probability that it answers the query, from a logistic model
-of the evidence for it; each other hit is worth the same part of that as its evidence is of the best
-hit's. ``bench/floor.py`` fits the model, and measures it on questions that it was not fitted to.
+The score of the best hit is the probability that it answers the query, from a logistic model of the
+evidence for it; the score of each other hit is lower in the ratio of its evidence to that of the
+best. ``bench/floor.py`` fits the model, and measures it on questions that it was not fitted to.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _WEAK_WORDS = """
     wait walk want way week well went work write year yesterday
 """
 WEAK_TERMS = frozenset(query_terms(_WEAK_WORDS, 1_000))
-# Of these the verbs that also count for less when candidates are compared. More of them cost
+# The weak verbs that also count for less when candidates are compared. More of them would cost
 # recall: in many questions they are the word that matters.
 WEAK_VERBS = frozenset(query_terms("fix go pay use"))
-# A request to do something, for which nothing that is known of a person is needed.
+# A request to do something, which needs no memory of the person.
 _REQUEST = re.compile(
     r"\W*(?:(?:hey|hi|ok|okay|please|now|just|so|and|then)\W+)*"
     r"(?:(?:can|could|would|will) you (?:please )?|let'?s |help me (?:to )?)?"
@@ -45,19 +45,19 @@ MIN_SIZE, MAX_SIZE = 10, 20_000
 
 
 class QueryTraits(NamedTuple):
-    """What a query itself says about whether something known can answer it."""
+    """Properties of a query that tell how likely it is that a memory answers it."""
 
     terms: int
     unknown: float
-    """The share of its strong terms, by weight, that occur nowhere."""
+    """The share of its strong terms, by weight, that occur in no passage."""
     passages: int
-    """The number of passages that were searched: the more, the better is the best by chance."""
+    """The number of passages searched: with more of them, the best is better by chance."""
     request: bool
     personal: bool
 
 
 class Evidence(NamedTuple):
-    """What speaks for one hit; None for what was not searched by, or is not known."""
+    """The evidence for one hit; None for a kind that was not searched, or is unknown."""
 
     coverage: float | None
     """The share of the query's terms, by weight, that the hit's best passage has."""
@@ -71,14 +71,14 @@ class Evidence(NamedTuple):
 
 
 def traits_of(query: str, terms: int, unknown: float, passages: int) -> QueryTraits:
-    """The traits of a query with this number of terms, of which this share is unknown."""
+    """Return the traits of a query with this number of terms and this share of unknown terms."""
     text = query[:500].replace("\u2019", "'")
     request, personal = _REQUEST.match(text), _PERSONAL.search(text)
     return QueryTraits(terms, unknown, passages, request is not None, personal is not None)
 
 
 def features(traits: QueryTraits, evidence: Evidence) -> dict[str, float]:
-    """The inputs of the logistic model by name."""
+    """Return the inputs of the logistic model by name."""
     known: dict[str, float] = {}
     if evidence.coverage is not None:
         known["coverage"] = evidence.coverage
@@ -95,14 +95,14 @@ def features(traits: QueryTraits, evidence: Evidence) -> dict[str, float]:
         "unknown": traits.unknown,
         "request": float(traits.request),
         "personal": float(traits.personal),
-        # Hardly beyond the sizes that the model was fitted to: 50 to 16,000 passages.
+        # Limited to about the sizes that the model was fitted to: 50 to 16,000 passages.
         "size": math.log10(min(max(traits.passages, MIN_SIZE), MAX_SIZE)),
         "constant": 1.0,
     }
 
 
 def worth(traits: QueryTraits, evidence: Evidence) -> float:
-    """The probability that the best hit of a query answers it."""
+    """Return the probability that the best hit of a query answers it."""
     inputs = features(traits, evidence)
     weights = WEIGHTS["coverage" in inputs, "similarity" in inputs]
     logit = sum(weights[name] * value for name, value in inputs.items())
@@ -155,7 +155,7 @@ WEIGHTS: Mapping[tuple[bool, bool], Mapping[str, float]] = {
     (True, True): _BY_BOTH,
     (True, False): _BY_WORDS,
     (False, True): _BY_VECTORS,
-    # Found by its neighbours alone.
+    # A hit found only through its neighbours.
     (False, False): {
         **{name: 0.0 for name in _BY_VECTORS if name != "similarity"},
         "constant": -4.0,

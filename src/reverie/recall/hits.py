@@ -96,7 +96,7 @@ class RerankScores:
         if len(scores) != len(new) or not all(map(isfinite, scores)):
             raise RerankFailed(
                 f"{self._reranker.identity} gave {len(scores)} scores for {len(new)} texts, or "
-                "some that are no numbers: use another reranker, or a ranking without one"
+                "some that are not numbers: use another reranker, or a ranking without one"
             )
         self._known.update(zip(new, scores, strict=True))
         return [self._known[text] for text in texts]

@@ -23,9 +23,10 @@ _FUNCTION_WORDS = """
 """
 # The other stop words can reverse a sentence: on and off, before and after, his and her.
 MEANINGFUL_STOP_WORDS = STOP_WORDS - frozenset(_FUNCTION_WORDS.split())
-# Terms that say the same of what somebody likes.
+# Terms that mean the same about what somebody likes.
 INTERCHANGEABLE_TERMS = query_terms("adore enjoy fan favour fond like love really keen").keys()
-# In texts of at most this many words, all of them may differ only in their endings.
+# Up to this many words, a text skips the quick comparison of words: all its words may differ in
+# their endings and still give the same terms.
 FEW_WORDS = 8
 _NEGATION = re.compile(
     r"\b(?:no|not|never|none|nothing|nobody|without|cannot|nor|\w+n['’]?t|nicht|kein\w*|nie|"
@@ -83,17 +84,17 @@ def is_near_duplicate(one: str, other: str, share: float = DEFAULT_SHARE) -> boo
 
 
 def duplicate_groups(item: Memory | Event) -> tuple[DuplicateGroup, ...]:
-    """The groups of a ``NearDuplicateIndex`` that a memory or event is added to."""
+    """Return the groups of a ``NearDuplicateIndex`` to add a memory or event to."""
     if isinstance(item, Memory):
         return (ANY_MEMORY, _subject_group(item))
     return (ANY_EVENT, _speaker_group(item))
 
 
 def comparable_groups(item: Memory | Event) -> tuple[DuplicateGroup, ...]:
-    """The groups that a memory or event can be a duplicate in.
+    """Return the groups in which to look for duplicates of a memory or event.
 
-    Memories of two subjects, times or metadata say two things in the same words, and so do events
-    of two speakers. A memory can say the same as any event.
+    Memories with equal words but different subjects, times or metadata are no duplicates, and
+    neither are events of different speakers. A memory can be a duplicate of any event.
     """
     if isinstance(item, Memory):
         return (ANY_EVENT, _subject_group(item))
@@ -118,7 +119,7 @@ class NearDuplicateIndex:
         self._places: dict[tuple[Hashable, str], list[int]] = {}
 
     def find(self, text: str, groups: Iterable[Hashable] = ("",)) -> int | None:
-        """The number of the first text in these groups that is a near-duplicate of this one."""
+        """Return the number of the first text in these groups that is a near-duplicate."""
         candidates = {
             place
             for group in groups
@@ -140,7 +141,7 @@ class NearDuplicateIndex:
 
 @lru_cache(maxsize=1_000)
 def prefix_filter_terms(text: str, share: float) -> tuple[str, ...]:
-    """Terms of a text of which any text that shares ``share`` of its terms has at least one.
+    """Return terms of a text such that any text with ``share`` of its terms has at least one.
 
     This is prefix filtering, as used for set similarity joins.
     """
@@ -155,7 +156,7 @@ def _is_question(text: str) -> bool:
 
 
 def _names_and_numbers(text: str) -> str:
-    """Words with a capital first letter or a digit: texts that differ in one are different."""
+    """Return the words with a capital first letter or a digit, in which duplicates agree."""
     return " ".join(
         word for word in _WORD.findall(text) if word[0].isupper() or any(map(str.isdigit, word))
     )
@@ -168,5 +169,5 @@ def _words(text: str) -> frozenset[str]:
 
 @lru_cache(maxsize=1_000)
 def _terms(text: str) -> dict[str, str]:
-    """The terms of a text, in the order in which they come."""
+    """Return the terms of a text in order."""
     return query_terms(text, len(text))

@@ -67,7 +67,7 @@ _ASKS_WHICH = re.compile(
 )
 MAX_DEFINED_WORDS = 4
 _NOT_DEFINED = {"it", "this", "that", "these", "those", "he", "she", "they", "you", "i", "up"}
-# What stands before the name of a thing where a text says what it is, and what stands after it.
+# The words before and after the name of a thing in a text that says what the thing is.
 _BEFORE_NAME = re.compile(r"(?:^|[.!?:;\n(\"]|\b(?:an?|the|our|my|user's|that|and)) ?$")
 _AFTER_NAME = re.compile(
     r"(?: ?\([^()]{0,40}\))?,? ?(?P<verb>[:=–—]|(?:is|are|was|were|ist|sind|war|est|es|é)\b|"
@@ -124,7 +124,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Period(NamedTuple):
-    """A year, month or day that a query names. None was not named: "May" is every May."""
+    """A year, month or day that a query names. A part it does not name is None: any year's May."""
 
     year: int | None
     month: int | None
@@ -139,9 +139,9 @@ class Period(NamedTuple):
             return False
 
     def overlaps(self, valid_from: int | None, valid_to: int | None, at: int) -> bool:
-        """Whether what holds from one time until another held in the period.
+        """Whether a fact that is true from one time until another is true in the period.
 
-        What does not say when it holds, or a period without a year, is compared by the time ``at``.
+        Without these times, or in a period without a year, its time ``at`` is compared.
         """
         if self.year is None or (valid_from is None and valid_to is None):
             return self.holds(at)
@@ -170,8 +170,8 @@ class Period(NamedTuple):
 class Definition(NamedTuple):
     """The thing that a query asks to be explained: "Kestrel" in "what is Kestrel?".
 
-    ``definite``: it is one of somebody's ("my name", "the code"), of which any value says what it
-    is. Else "Kestrel is late" does not, and "Kestrel is our billing service" does.
+    ``definite``: it is somebody's ("my name", "the code"), so any value answers. Otherwise
+    "Kestrel is late" is no answer, and "Kestrel is our billing service" is one.
     """
 
     name: str
@@ -193,7 +193,7 @@ class Definition(NamedTuple):
 
 
 class QueryHints(NamedTuple):
-    """The parsed query. ``terms`` maps each term to a word of the query that it comes from."""
+    """The parsed query. ``terms`` maps each term to the word of the query that it comes from."""
 
     terms: dict[str, str]
     about_user: bool
@@ -203,7 +203,7 @@ class QueryHints(NamedTuple):
     definition: Definition | None
 
     def wants(self, act: int) -> bool:
-        """Whether an event that does this may be a hit: fillers never, questions if asked for."""
+        """Whether an event of this class may be a hit: fillers never, questions if asked for."""
         return act == SpeechAct.STATEMENT or (self.about_questions and act == SpeechAct.QUESTION)
 
     def asks_about(self, role: str, speaker: str | None) -> bool:

@@ -40,7 +40,7 @@ CANDIDATE_GROWTH = 4
 MAX_CANDIDATES = 2_000
 
 # The place of an owner among those of a recall, and the number of a passage of that owner.
-Passage = tuple[int, int]
+PassageKey = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -425,15 +425,15 @@ def _exact_similarities(found: PassageScores) -> dict[int, float]:
 
 
 def _sort_by_score(
-    scores: Mapping[Passage, float], positions: Mapping[Passage, tuple[int, int]]
-) -> dict[Passage, float]:
+    scores: Mapping[PassageKey, float], positions: Mapping[PassageKey, tuple[int, int]]
+) -> dict[PassageKey, float]:
     """Sort passages of several owners, the best first, then the newest.
 
     Their numbers say nothing about age: each owner has its own, and an as-of view counts anew.
     Scores are rounded, since the same similarity may differ in its last digits between views.
     """
 
-    def order(pair: tuple[Passage, float]) -> tuple[float, int, int]:
+    def order(pair: tuple[PassageKey, float]) -> tuple[float, int, int]:
         position, offset = positions.get(pair[0], (0, 0))
         return -round(pair[1], recall_ranking.SCORE_DECIMALS), -position, -offset
 

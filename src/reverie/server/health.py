@@ -67,7 +67,7 @@ async def metrics(request: Request, access: AdminAccess) -> Response:
 
 
 @router.post("/login", response_model=schemas.Login)
-async def login(request: Request, body: schemas.Code) -> Response:
+async def login(request: Request, body: schemas.LoginCode) -> Response:
     """Trade a code that the server printed for its operator's token. A code is good once."""
     server_context = get_server_context(request)
     given = body.code.encode("utf-8", "surrogatepass")

@@ -93,7 +93,7 @@ class _CountingTransport:
         return getattr(self._transport, name)
 
 
-class Connection(H11Protocol):
+class ClientConnection(H11Protocol):
     """uvicorn's connection, registered, and closed when its client keeps the server waiting.
 
     ``since`` is when the connection began to wait for a whole header, or for its answer.
@@ -247,7 +247,7 @@ class Listener:
 
     def _open(self, wire: socket.socket, address: str) -> None:
         server = self._server
-        connection = Connection(
+        connection = ClientConnection(
             server.config, server.server_state, server.lifespan.state, address, self._registry
         )
         self._registry.add(connection)
@@ -255,7 +255,7 @@ class Listener:
         self._starting.add(task)
         task.add_done_callback(self._starting.discard)
 
-    async def _connect(self, wire: socket.socket, connection: Connection) -> None:
+    async def _connect(self, wire: socket.socket, connection: ClientConnection) -> None:
         try:
             await self._loop.connect_accepted_socket(lambda: connection, wire)
         except OSError:

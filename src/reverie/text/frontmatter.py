@@ -310,7 +310,7 @@ def _end_of(event: Any) -> int:
 def _text_of(event: Any) -> str:
     text: str = event.value
     if SURROGATE.search(text):
-        raise InvalidFrontMatter("the front matter holds half a character: remove it")
+        raise InvalidFrontMatter("the front matter has a lone surrogate: remove it")
     return text
 
 

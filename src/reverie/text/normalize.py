@@ -59,8 +59,8 @@ def require_utf8(text: str, what: str) -> str:
         raise InvalidInput(f"{what} must be text, not {type(text).__name__}")
     if not text.isascii() and (found := SURROGATE.search(text)):
         raise InvalidInput(
-            f"{what} holds half a character (U+{ord(found[0]):04X}) at place {found.start()}: "
-            "decode it properly, or remove it"
+            f"{what} has a lone surrogate (U+{ord(found[0]):04X}) at offset {found.start()}: "
+            "decode it correctly, or remove it"
         )
     return text
 
@@ -69,7 +69,7 @@ def require_no_controls(text: str, what: str) -> str:
     """Return the text unchanged; raises InvalidInput for control characters and line breaks."""
     if found := _CONTROL.search(text):
         raise InvalidInput(
-            f"{what} holds a control character (U+{ord(found[0]):04X}) at place {found.start()}: "
+            f"{what} has a control character (U+{ord(found[0]):04X}) at offset {found.start()}: "
             "remove it"
         )
     return text

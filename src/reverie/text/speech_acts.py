@@ -1,4 +1,4 @@
-"""Tells what a message does: it states something, only asks, or is a filler such as "OK, thanks".
+"""Classify messages: as a statement, a question, or a filler such as "OK, thanks".
 
 Questions and fillers are no knowledge. Whatever may state something counts as a statement: a long
 question, one with a clause of its own ("since I moved to Rome, where …?"), and one that only wants
@@ -38,7 +38,7 @@ _ASKING = re.compile(
     rf"(?:which|whose|what|how)(?: (?!(?:i|you|we|they|he|she|it)\b)\w+){{1,3}} {_AUXILIARY} "
     r"(?:i|you|we|they|he|she|it|the|an?|my|our|your|his|her|their|this|that|there)\b(?![^?]*: ))"
 )
-# How a question begins; what begins otherwise, and has a clause before the question, states that.
+# How a question begins. A sentence that begins otherwise may state something before it asks.
 _BEGINS_ASKING = re.compile(
     r"(?:(?:so|and|but|or|ok|okay|hey|hi|hello|well|then|now|also|please|sorry|btw|by the way)\b"
     r"[,:]? ?)*(?:¿|(?:what|who|whom|whose|which|where|when|why|how|whether|any|anything|anyone|"
@@ -52,7 +52,7 @@ _BEGINS_ASKING = re.compile(
 # At least three words that end before the question begins.
 _CLAUSE_BEFORE = re.compile(r"(?:[^\s,;:–—]+\s+){2,}[^\s,;:–—]+\s*(?:[,;:–—]|\s-\s)")
 _UNSPACED_CLAUSE = re.compile(r"[^,，。、;；:：]{3,}[,，;；:：]")
-# "…, right?" and "…, isn't she?" want what was said to be confirmed.
+# "…, right?" and "…, isn't she?" ask to confirm a statement.
 _TAG = re.compile(
     r",? (?:right|ok|okay|correct|yes|no|remember|you know|"
     r"(?:is|are|was|were|do|does|did|has|have|can|could|will|would)n't "
@@ -66,7 +66,7 @@ _TELLS = re.compile(
     r"(?:tell|told|mention|mentioned|say|said)\b|\bdid you (?:know|hear)\b|"
     r"\b(?:given|considering|now) that\b|\bmerken,? dass\b"
 )
-# A question that has it wants more than a yes or no.
+# A question with one of these words wants more than a yes or no.
 _QUESTION_WORD = re.compile(r"\b(?:what|who|whom|whose|which|where|when|why|how)\b", re.IGNORECASE)
 # A clause in which the speaker states something of their own inside a question.
 _OWN_CLAUSE = re.compile(
@@ -102,12 +102,12 @@ _NON_ANSWER = re.compile(
     r"(?:have |find |see )?(?:any |an? )?(?:information|records?|memory|memories|notes?|idea)\b)"
 )
 MAX_NON_ANSWER_WORDS = 14
-# What may follow when a person says so; more tells of what: "I have no notes from Berlin".
+# What may follow if a person says it; more words are content: "I have no notes from Berlin".
 _NO_MORE = re.compile(r"(?: (?:of|about|on))?(?: (?:that|it|this|yet|either))*\W*$")
 
 
 class SpeechAct(IntEnum):
-    """What a message does. The index stores the number."""
+    """The class of a message. The index stores the number."""
 
     STATEMENT = 0
     QUESTION = 1
@@ -116,21 +116,23 @@ class SpeechAct(IntEnum):
 
 @lru_cache(maxsize=4_096)
 def classify(text: str, by_assistant: bool = False) -> SpeechAct:
-    """What a message does; a statement, unless it plainly is a question or a filler.
+    """Classify a message: a statement, unless it is clearly a question or a filler.
 
-    That nothing is known of something is a filler only when the assistant says so.
+    "I don't know that" is a filler if the assistant says it.
     """
     if len(text) > MAX_QUESTION_CHARS:
         return SpeechAct.STATEMENT
     sentences = [part for part in map(str.strip, _SENTENCE_END.split(text)) if part]
     folded = [nfkc_casefold(part).replace("’", "'") for part in sentences]
-    told = [part for part in folded if not _is_filler(part)]
-    if not told:
+    sentences_left = [part for part in folded if not _is_filler(part)]
+    if not sentences_left:
         return SpeechAct.FILLER
-    words = sum(len(_WORD.findall(part)) for part in told)
-    if words <= MAX_NON_ANSWER_WORDS and all(_is_non_answer(part, by_assistant) for part in told):
+    words = sum(len(_WORD.findall(part)) for part in sentences_left)
+    if words <= MAX_NON_ANSWER_WORDS and all(
+        _is_non_answer(part, by_assistant) for part in sentences_left
+    ):
         return SpeechAct.FILLER
-    if words <= MAX_QUESTION_WORDS and all(map(_is_question, told)):
+    if words <= MAX_QUESTION_WORDS and all(map(_is_question, sentences_left)):
         return SpeechAct.QUESTION
     return SpeechAct.STATEMENT
 
@@ -142,7 +144,7 @@ def asks_yes_or_no(text: str) -> bool:
 
 
 def _is_filler(sentence: str) -> bool:
-    """Whether a folded sentence has no words, or only such as say nothing; a number is said."""
+    """Whether a folded sentence has no words, or only fillers; a number is content."""
     words = _WORD.findall(sentence)
     named = {word for word in words if not word.isdecimal()}
     if len(named) < len(set(words)) and not CHAT_WORDS & named:
@@ -151,7 +153,7 @@ def _is_filler(sentence: str) -> bool:
 
 
 def _is_non_answer(sentence: str, by_assistant: bool) -> bool:
-    """Whether a sentence says that nothing is known; what a person does not know may be news."""
+    """Whether a sentence only says that something is unknown; by a person, it may be news."""
     found = _NON_ANSWER.match(sentence)
     return found is not None and (by_assistant or bool(_NO_MORE.match(sentence, found.end())))
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from reverie.engine import log, sessions
 from reverie.errors import InvalidInput, ReverieError
 from reverie.model import ImportReport, Origin, Scope, Summary
+from reverie.protocols import Progress
 from reverie.text.normalize import category_slug, one_line
 from reverie.text.tags import concept_tags
 from reverie.transfer import agent_cli_files, export, log_replay
@@ -22,8 +23,6 @@ ACTOR = "agent-cli"
 DELETED = "it was deleted in agent-cli"
 EDITED = "its file was edited in agent-cli"
 SUMMARIZED_HERE = "the session has a summary of its own"
-
-Progress = Callable[[int, int], None]
 
 
 def import_folder(

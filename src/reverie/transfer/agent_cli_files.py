@@ -7,12 +7,13 @@ deleted below ``entries/<conversation>/deleted/…``, or ``entries/deleted/<conv
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from reverie.dates import to_ms
 from reverie.errors import InvalidInput
+from reverie.protocols import ReportLine
 from reverie.text import frontmatter
 from reverie.text.frontmatter import Document
 from reverie.text.normalize import one_line, require_name
@@ -31,8 +32,6 @@ _OWN_KEYS = frozenset(
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d)[-:](\d\d)[-:](\d\d)(\.\d{1,6})?")
 MAX_NAME_CHARS = 200
-
-Report = Callable[[str], None]
 
 
 class AgentCliFile(NamedTuple):
@@ -62,13 +61,13 @@ class _AgentCliPath(NamedTuple):
     deleted: bool
 
 
-def read_files(root: Path, report: Report) -> Iterator[AgentCliFile]:
+def read_files(root: Path, report: ReportLine) -> Iterator[AgentCliFile]:
     """Yield every file that can be read, and report the others. Links are not followed."""
     for path in sorted((root / ENTRIES).rglob("*.[mM][dD]")):
         name = path.relative_to(root).as_posix()
         try:
             if path.is_symlink() or not path.is_file():
-                raise InvalidInput("it is no file")
+                raise InvalidInput("it is not a regular file")
             found = path.stat()
             if found.st_size > MAX_BYTES:
                 raise InvalidInput(f"it is larger than {MAX_BYTES >> 20} MB")

@@ -209,7 +209,7 @@ def _model_for(item: Record) -> type[_RecordModel]:
     if item.get("type") == "entity" and "name" in item:
         return _Entity
     if item.get("type") == "relation" and "relationType" in item:
-        return _Relation
+        return _McpRelation
     return _Mem0 if "memory" in item and "content" not in item else _Object
 
 
@@ -324,7 +324,7 @@ class _Entity(_RecordModel):
             yield {"content": content, **entity}
 
 
-class _Relation(_RecordModel):
+class _McpRelation(_RecordModel):
     """A relation of MCP's reference server."""
 
     start: str = Field(alias="from")

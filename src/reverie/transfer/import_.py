@@ -224,12 +224,14 @@ def add_entry(w: Writer, entry: LogEntry, names: dict[str, str]) -> bool:
     if any(known.uuid == entry.uuid for known in here):
         return False
     if here and here[-1].op == "erase":
-        raise InvalidInput(f"memory {memory} was erased here and stays so")
+        raise InvalidInput(f"memory {memory} was erased in this store and is not imported again")
     if entry.version != len(here) + 1:
-        raise InvalidInput(f"version {entry.version} of {memory} does not follow what is here")
+        raise InvalidInput(
+            f"version {entry.version} of {memory} does not follow the last version in this store"
+        )
     ends = entry.body is None or entry.op == "erase"
     if ends and any(known.body is not None for known in here):
-        raise InvalidInput(f"{memory} was erased where it comes from: erase it here too")
+        raise InvalidInput(f"{memory} was erased in the exported store: erase it here too")
     place = index.find(tx, owner, memory)
     body = entry.body if entry.op != "erase" else {}
     entry = append_entry(w, replace(entry, memory=memory, body=body))
@@ -301,7 +303,7 @@ def add_session_entry(w: Writer, entry: LogEntry, names: dict[str, str]) -> bool
     if same:
         return False
     if names.get(name) == "other":
-        raise InvalidInput(f"session {entry.session} is the name of another conversation here")
+        raise InvalidInput(f"this store has another session named {entry.session}")
     entry = _with_parent(tx, owner, entry, names)
     _check_session_entry(tx, owner, entry)
     entry = append_entry(w, _with_local_memory(tx, owner, entry, names))
@@ -346,9 +348,7 @@ def drop_foreign_session(entry: LogEntry, names: dict[str, str]) -> LogEntry:
     A memory that belongs to such a session cannot be imported: InvalidInput.
     """
     if entry.body and names.get(f"session {entry.body.get('session')}") == "other":
-        raise InvalidInput(
-            f"session {entry.body['session']} is the name of another conversation here"
-        )
+        raise InvalidInput(f"this store has another session named {entry.body['session']}")
     if entry.origin and names.get(f"session {entry.origin.session}") == "other":
         return replace(entry, origin=None)
     return entry
@@ -361,7 +361,7 @@ def _check_session_entry(tx: Transaction, owner: Owner, entry: LogEntry) -> None
         if (entry.sequence or 0) <= last:
             erased = known is not None and known.ended
             raise InvalidInput(
-                f"session {entry.session} was erased here and stays so"
+                f"session {entry.session} was erased in this store and is not imported again"
                 if erased
                 else f"session {entry.session} has gone past sequence {entry.sequence} here"
             )
@@ -374,9 +374,9 @@ def _check_session_entry(tx: Transaction, owner: Owner, entry: LogEntry) -> None
         here = Origin(entry.session, entry.sequence)
         exists = sessions.find_event_entry(tx, owner, here) is not None
     if entry.op == "erase" and exists:
-        what = "it" if entry.sequence is None else f"event {entry.sequence}"
+        what = "" if entry.sequence is None else f"event {entry.sequence} of "
         raise InvalidInput(
-            f"{what} of session {entry.session} was erased where it comes from: erase it here too"
+            f"{what}session {entry.session} was erased in the exported store: erase it here too"
         )
     if entry.op in {"propose", "accept", "reject"}:
         _check_proposal(tx, owner, entry)
@@ -415,4 +415,4 @@ def _with_local_versions(body: Mapping[str, Any], names: Mapping[str, str]) -> d
 def _check_proposal(tx: Transaction, owner: Owner, entry: LogEntry) -> None:
     name = (entry.body or {}).get("proposal")
     if entry.op == "propose" and name is not None and proposals.exists(tx, owner, name):
-        raise InvalidInput(f"proposal {name} is another one here")
+        raise InvalidInput(f"this store has another proposal {name}")

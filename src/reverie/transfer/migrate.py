@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,9 +18,7 @@ from reverie.engine.schema import MIGRATION_KEY, TABLES
 from reverie.engine.upgrade import UpgradeOptions
 from reverie.errors import ConfigError, StoreDamaged
 from reverie.maintenance import damage, rebuild
-from reverie.protocols import Engine, Transaction
-
-Progress = Callable[[int, int], None]
+from reverie.protocols import Engine, Progress, Transaction
 
 
 class MigrationReport(NamedTuple):
@@ -147,7 +145,7 @@ def _finish(old: Transaction, after: Engine, done: _CopyProgress) -> MigrationRe
         digest = table_copy.content_digest(new, done.add)
         if digest != expected:
             raise StoreDamaged(
-                f"what was copied to {after.url} is not what was read: empty it and migrate again"
+                f"the rows copied to {after.url} differ from the source: empty it and migrate again"
             )
         new.run("DELETE FROM meta WHERE key = ?", (MIGRATION_KEY,))
         (spaces,) = new.one("SELECT COUNT(*) FROM spaces") or (0,)

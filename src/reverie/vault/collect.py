@@ -37,7 +37,7 @@ from reverie.write.runtime import Runtime
 
 MAX_EVENTS = 1_000_000_000
 RECORDS = ("turns", "summary", "index")
-FOLDER = "a folder stands where its file was: nothing was changed"
+FOLDER = "a folder is now at the path of its file: nothing was changed"
 
 
 class Collector:
@@ -56,6 +56,9 @@ class Collector:
         # Paths whose memories were searched for in all other files.
         self._searched: set[str] = set()
         self._sessions: set[Name] = set()
+        # What the cache said of files that differed from it: their memories, if another file took
+        # their place, and the indexes of their owners may have to be written again.
+        self._differing: set[VaultFile] = set()
         # Whether all files were compared with the cache, and whether the store is as well.
         self.looked_everywhere = False
         # Whether entries that the vault does not have are read, so that they are written.
@@ -138,9 +141,7 @@ class Collector:
             return True
         space = self._vault.folders.space_at(path.partition("/")[0])
         if layout.is_misplaced(path) and self._vault.config.shows(space):
-            self._unusable[path] = (
-                "what is a user's stands in users/, also what was forgotten: move it"
-            )
+            self._unusable[path] = "files of a user belong in users/, deleted ones too: move it"
         elif path.lower().endswith(".md") and self._vault.folders.is_former(path):
             self._unusable[path] = "its folder was another's in an earlier version: rename it"
         return False
@@ -159,6 +160,7 @@ class Collector:
             check = self.looked_everywhere and not work.store.entries
             if check:
                 work.check()
+        work.add_memories(names_of(self._differing, "memory"))
         work.add_sessions(self._sessions)
         # The disk is read outside of a transaction, which would keep erased rows from going.
         work.compare(self._paths)
@@ -172,8 +174,10 @@ class Collector:
         with work.reading():
             work.read_store()
             cache = work.cache_state(self._position.diverged())
-            if check:
-                cache.stale_indexes = frozenset(work.stale_indexes())
+            owners = {file.scope for file in self._differing}
+            cache.stale_indexes = frozenset(work.stale_indexes(None if check else owners))
+        # For the next snapshots, when the cache says where these files are now.
+        self._differing.update(work.differing())
         return Snapshot(
             *(work.store, work.disk, cache, self._vault.config, self._missing),
             folders=self._vault.folders,
@@ -219,7 +223,7 @@ class _Work:
             if vault.config.shows(scope.space) and vault.folders.owner(scope) not in failed:
                 self._read_entries(owner, scope)
         unwritten = names_of(vault.files.unwritten(), "memory")
-        self._add_memories(name for name in unwritten if vault.config.shows(name[0].space))
+        self.add_memories(name for name in unwritten if vault.config.shows(name[0].space))
 
     def _read_entries(self, owner: Owner, scope: Scope) -> None:
         cursor, last = self._cursor(scope), log.last_position(self._tx, owner)
@@ -230,7 +234,7 @@ class _Work:
         self._vault.assign_owner(scope)
         if len(found) == BATCH:
             self.store.unfinished.add(scope)
-        self._add_memories((scope, entry.memory) for entry in found if entry.memory)
+        self.add_memories((scope, entry.memory) for entry in found if entry.memory)
         for entry in found:
             self._add_entry(owner, scope, entry)
 
@@ -250,7 +254,7 @@ class _Work:
             for session in erased_sessions([entry]):
                 affected.update(log.memories_from_session(self._tx, owner, session))
                 self.add_sessions([(scope, session)])
-            self._add_memories((scope, id) for id in affected)
+            self.add_memories((scope, id) for id in affected)
             # Summaries, also those of forks, may say what was erased in other words.
             self.add_sessions(names_of(self._vault.files.list_type(scope, "summary"), "summary"))
 
@@ -267,7 +271,7 @@ class _Work:
                 continue
             reached = self._cursor(scope)
             chosen = index.Filter(include_forgotten=True, sessions=None)
-            self._add_memories(
+            self.add_memories(
                 (scope, row.memory)
                 for row in index.list_memories(self._tx, owner, chosen)
                 if row.position <= reached and shown.get((scope, row.memory)) != [row.version]
@@ -278,7 +282,7 @@ class _Work:
                 if row.position <= reached
             )
 
-    def _add_memories(self, found: Iterable[Name]) -> None:
+    def add_memories(self, found: Iterable[Name]) -> None:
         self._memories.update((name, None) for name in found)
 
     def add_sessions(self, found: Iterable[Name]) -> None:
@@ -315,6 +319,12 @@ class _Work:
         for file in self.disk.changed.values():
             if file.place.what in RECORDS and file.place.session is not None:
                 yield file.place.scope, file.place.session
+
+    def differing(self) -> Iterator[VaultFile]:
+        """Yield what the cache says of each file that differs from it."""
+        for path in (*self.disk.changed, *self.disk.gone):
+            if path in self._files:
+                yield self._files[path]
 
     def _own_files(self) -> Iterator[VaultFile]:
         files = self._vault.files
@@ -374,7 +384,7 @@ class _Work:
         if known is not None:
             self._add_file(known)
         if place.what == "memory" and (id := document.text("id")):
-            self._add_memories([(place.scope, id)])
+            self.add_memories([(place.scope, id)])
         elif place.what in RECORDS:
             for session in (place.session, document.text("conversation_id")):
                 if session:
@@ -382,7 +392,7 @@ class _Work:
 
     def _add_file(self, file: VaultFile) -> None:
         if file.what == "memory":
-            self._add_memories([(file.scope, file.name)])
+            self.add_memories([(file.scope, file.name)])
         elif file.what in {"turns", "summary"}:
             self.add_sessions([(file.scope, file.name)])
 
@@ -459,10 +469,10 @@ class _Work:
 
     def _last_of(self, file: DiskFile, plain: bytes) -> int | None:
         """Return the last sequence, or the epoch, of a sealed record that the store knows."""
-        document, place = file.document, file.place
-        if place.what == "summary":
+        document = file.document
+        if file.place.what == "summary":
             return render.parse_number(document.text("version"))
-        if place.what == "index":
+        if file.place.what == "index":
             return 0
         if document.text("role") == "turns":
             shown = [(turn.sequence, turn.text) for turn in render.parse_events(plain)]
@@ -471,23 +481,25 @@ class _Work:
             shown = [(render.parse_number(number), document.content)]
         if not shown:
             return 0
-        return max(shown)[0] if self._has_events(place, shown) else None
+        # The folder may be that of another session.
+        session = document.text("conversation_id") or ""
+        return max(shown)[0] if self._has_events(file.place.scope, session, shown) else None
 
-    def _has_events(self, place: ParsedPath, shown: Sequence[tuple[int, str]]) -> bool:
+    def _has_events(self, scope: Scope, session: str, shown: Sequence[tuple[int, str]]) -> bool:
         """Whether the store has these events with the same texts; an erased one has any text."""
         first, last = min(shown)[0], max(shown)[0]
-        owner = self._owner(place.scope)
-        if last > MAX_EVENTS or owner is None or place.session is None:
+        owner = self._owner(scope)
+        if last > MAX_EVENTS or owner is None:
             return False
-        entries = log.session_appends(self._tx, owner, place.session, first, last - first + 1)
+        entries = log.session_appends(self._tx, owner, session, first, last - first + 1)
         stored = {entry.sequence: entry for entry in entries}
         for sequence, text in shown:
             entry = stored.get(sequence)
             if entry is None:
                 return False
             if entry.body is not None:
-                event = sessions.event_from_entry(entry, place.scope.user)
-                if render.replace_surrogates(event.text) != text:
+                event = sessions.event_from_entry(entry, scope.user)
+                if render.to_utf8_text(event.text) != text:
                     return False
         return True
 
@@ -518,9 +530,16 @@ class _Work:
             if index_gone and many == self._vault.files.count(scope):
                 yield scope
 
-    def stale_indexes(self) -> Iterator[Scope]:
-        for owner, scope in self._asked.items():
-            if self._vault.config.shows(scope.space) and log.last_position(self._tx, owner):
+    def stale_indexes(self, scopes: Iterable[Scope] | None) -> Iterator[Scope]:
+        """Yield the owners, of these or all that the run is about, whose index is out of date.
+
+        That of an owner with new entries is written with them.
+        """
+        for scope in self._asked.values() if scopes is None else scopes:
+            if scope in self.store.entries or not self._vault.config.shows(scope.space):
+                continue
+            owner = self._owner(scope)
+            if owner is not None and log.last_position(self._tx, owner):
                 known = self._vault.files.get(self._vault.folders.index(scope))
                 raw = index_file.render_index(self._vault, self._runtime, self._tx, owner, scope)
                 if known is None or known.digest != disk.digest(raw):

@@ -105,7 +105,7 @@ def _opened(path: Path) -> BinaryIO:
         raise UnreadableFile(f"cannot be read: {why}") from error
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
-        raise UnreadableFile("cannot be read: it is no file")
+        raise UnreadableFile("cannot be read: it is not a regular file")
     return os.fdopen(handle, "rb")
 
 

@@ -35,8 +35,8 @@ SYNC_EACH_LIMIT = 16
 # Errors that concern one file, memory or session. Others, such as a full disk, end the run, which
 # is tried again.
 ONE_FILE = (disk.UnusablePath, InvalidInput, Conflict, NotFound, SharedReadOnly)
-# What could not be changed in the store now is read from its file again the next time. A file that
-# could not be written because the store was busy would not be.
+# Actions that change the store from a file. One that failed is planned again from its file in the
+# next run; a file that was not written because the store was busy would not be.
 FROM_FILES = (act.Remember, act.Revise, act.Forget, act.Restore, act.SwitchSession)
 
 
@@ -59,7 +59,7 @@ class Executor:
         self._progress = progress
         self._session_files = SessionFiles(vault, store.runtime)
         self._sync_each = True
-        # What an action was about that failed; the rest of the plan about it is left out.
+        # The subjects (``Action.about``) of failed actions; their other actions are left out.
         self.failed: set[str] = set()
         # Whether something that was erased is still in a file, so that the run has to be repeated.
         self.incomplete = False
@@ -114,7 +114,7 @@ class Executor:
         with self._runtime.engine.read() as tx:
             owner = log.resolve_owner(tx, scope)
         if owner is None:
-            raise InvalidInput(f"the space {scope.space} is not known here")
+            raise InvalidInput(f"this store has no space {scope.space}")
         return owner
 
     def _remember(self, action: act.Remember) -> None:

@@ -44,7 +44,7 @@ def ensure_names(vault: Vault, redaction: Redaction) -> None:
     is_old = disk.stamp(vault.names_file) is None
     if not is_old and vault.files.fact(_LEARNED) is not None:
         return
-    work = _Folders(vault)
+    work = _FolderReader(vault)
     work.record()
     moves = work.plan_moves() if is_old else []
     if moves:
@@ -86,7 +86,7 @@ def _move(vault: Vault, old: str, new: str) -> None:
             vault.files.add_pending(vault.folders.space_at(new.partition("/")[0]), path)
 
 
-class _Folders:
+class _FolderReader:
     """Reads from front matter and the vault's log whose each folder is."""
 
     def __init__(self, vault: Vault) -> None:
@@ -126,19 +126,19 @@ class _Folders:
         if document is None:
             return
         if is_index:
-            self._tell(above[:1], document.text("space"))
+            self._note_owner(above[:1], document.text("space"))
             if len(above) > 1:
-                self._tell(above, document.text("user"))
+                self._note_owner(above, document.text("user"))
         elif (session := document.text("conversation_id")) is not None:
             at = _time(document)
             # Of an earlier version, which had no folders for months, or of this one.
             for depth in (2, 3):
-                if len(rest) > depth and self._tell([*above, *rest[:depth]], session):
+                if len(rest) > depth and self._note_owner([*above, *rest[:depth]], session):
                     folder = "/".join([*above, *rest[:depth]])
                     self._begun[folder] = min(at, self._begun.get(folder, at))
                     return
 
-    def _tell(self, folder: list[str], name: str | None) -> bool:
+    def _note_owner(self, folder: list[str], name: str | None) -> bool:
         """Note whose a folder is, if the folder may have been named so: a file may be a copy."""
         path, component = "/".join(folder), folder[-1]
         if not name:

@@ -57,7 +57,8 @@ def erase(
     for line, new in altered:
         if new is not None:
             eraser.learn(scope, line, new)
-    # Before the log, which is the last to say what was erased: after a kill it is needed again.
+    # Clean the copies before the log: only the log names the erased texts, and after a kill they
+    # are needed again.
     purge.clean_copies(vault, eraser, scope.space)
     for path in vault.log.change(alter):
         vault.files.add_pending(scope.space, path.relative_to(vault.root).as_posix())

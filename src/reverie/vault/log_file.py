@@ -182,7 +182,7 @@ def decode_line(raw: bytes) -> LogLine | None:
 
 
 def _is_flat(line: LogLine) -> bool:
-    """Whether what others are compared with can be compared."""
+    """Whether the values that identify an entry are plain, so that they can be dict keys."""
     names = ("memory", "session", "sequence", "uuid")
     origin = line.get("origin") or (None, None)
     return not any(isinstance(line.get(name), (list, dict)) for name in names) and (

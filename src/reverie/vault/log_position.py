@@ -92,8 +92,8 @@ class LogPosition:
             if line.get("uuid") in uuids[scope]:
                 return
         raise VaultError(
-            f"{self._vault.root} is the vault of another store: take another folder, "
-            "or make a store of it with 'reverie vault rebuild'"
+            f"{self._vault.root} is the vault of another store: use another folder, "
+            "or rebuild a store from it with 'reverie vault rebuild'"
         )
 
     # -- diverged logs ------------------------------------------------------------------------
@@ -106,22 +106,24 @@ class LogPosition:
         """
         files, vault_log = self._vault.files, self._vault.log
         marks = files.marks()
-        told = {
+        diverged_marks = {
             scope: list[Mark]()
             for scope in (marks if scopes is None else scopes)
             if marks.get(scope, (0, ""))[0] and not self.has_entry(scope, marks[scope])
         }
-        if not told:
+        if not diverged_marks:
             return
         # Done first: if the process is killed after this, all files are still read again.
-        files.drop_owners(told, (SCANNED, *map(erasures_key, told)))
+        files.drop_owners(diverged_marks, (SCANNED, *map(erasures_key, diverged_marks)))
         for line in vault_log.lines():
-            if (scope := scope_of_line(line)) in told:
-                told[scope].append(log_file.line_mark(line))
-        common = {scope: self._common(scope, sorted(marks)) for scope, marks in told.items()}
+            if (scope := scope_of_line(line)) in diverged_marks:
+                diverged_marks[scope].append(log_file.line_mark(line))
+        common = {
+            scope: self._common(scope, sorted(marks)) for scope, marks in diverged_marks.items()
+        }
         self._record_diverged(common)
         for path in vault_log.keep(lambda line: _is_up_to(line, common.get(scope_of_line(line)))):
-            for space in {scope.space for scope in told}:
+            for space in {scope.space for scope in diverged_marks}:
                 files.add_pending(space, path.relative_to(self._vault.root).as_posix())
         with files.together():
             for scope, mark in common.items():

@@ -7,7 +7,7 @@ Only the location of each line is kept in memory.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from heapq import merge
 from itertools import pairwise
@@ -17,6 +17,7 @@ from typing import NamedTuple
 from reverie.engine.log import OVERWRITTEN_REASON, LogEntry
 from reverie.errors import ReverieError
 from reverie.model import Scope
+from reverie.protocols import ReportLine
 from reverie.text.normalize import one_line
 from reverie.transfer import record_schema
 from reverie.transfer.log_replay import ReplayRecord
@@ -24,8 +25,6 @@ from reverie.vault import disk, layout, log_file
 from reverie.vault.log_file import MAX_POSITION, LogLine
 from reverie.vault.log_position import scope_of_line
 from reverie.vault.markdown_log import MarkdownSession, event_record
-
-Report = Callable[[str], None]
 
 
 class _LineLocation(NamedTuple):
@@ -60,7 +59,7 @@ class _SessionLines:
 class LogReader:
     """Reads every entry of a vault's log; lines that cannot be replayed are reported."""
 
-    def __init__(self, files: Iterable[Path], report: Report) -> None:
+    def __init__(self, files: Iterable[Path], report: ReportLine) -> None:
         self._report = report
         # Spaces as they were first mirrored.
         self._spaces: dict[str, dict[int, _LineLocation]] = {}
@@ -72,34 +71,34 @@ class LogReader:
                 self._add_session_line(line)
 
     def __len__(self) -> int:
-        return sum(len(spots) for spots in self._spaces.values())
+        return sum(len(locations) for locations in self._spaces.values())
 
     def _take(self, path: Path) -> None:
         offset = 0
         for number, raw in enumerate(disk.lines(path), 1):
-            spot, offset = _LineLocation(path, number, offset), offset + len(raw)
+            location, offset = _LineLocation(path, number, offset), offset + len(raw)
             if not raw.strip():
                 continue
             line = log_file.decode_line(raw)
             why = "no entry of a log" if line is None else _problem(line)
             if line is not None and why is None:
-                why = self._add(line, spot)
+                why = self._add(line, location)
             if why is not None:
-                self._report(f"{spot}: {why}")
+                self._report(f"{location}: {why}")
 
-    def _add(self, line: LogLine, spot: _LineLocation) -> str | None:
-        spots = self._spaces.setdefault(line["space"], {})
+    def _add(self, line: LogLine, location: _LineLocation) -> str | None:
+        locations = self._spaces.setdefault(line["space"], {})
         position = line["position"]
-        known = spots.get(position)
+        known = locations.get(position)
         if known is None:
-            spots[position] = spot
+            locations[position] = location
             return None
         other = _read(known)
         if other["uuid"] != line["uuid"]:
             return f"position {position} is that of another entry already"
         # Of two copies the one that was emptied since counts: what was erased stays erased.
         if line["body"] is None or (other["body"] and line.get("reason") == OVERWRITTEN_REASON):
-            spots[position] = spot
+            locations[position] = location
         return None
 
     def _add_session_line(self, line: LogLine) -> None:
@@ -122,10 +121,10 @@ class LogReader:
 
     def lines(self, space: str | None = None) -> Iterator[tuple[LogLine, str]]:
         """Yield the entries of each space by position, and the location of each."""
-        for name, spots in self._spaces.items():
+        for name, locations in self._spaces.items():
             if space is None or name == space:
-                for position in sorted(spots):
-                    yield _read(spots[position]), str(spots[position])
+                for position in sorted(locations):
+                    yield _read(locations[position]), str(locations[position])
 
     def to_records(self, placed: Iterable[ReplayRecord] = ()) -> Iterator[ReplayRecord]:
         """Yield the entries as records to replay, and ``placed`` at their positions."""
@@ -173,16 +172,16 @@ class LogReader:
 
 
 def _placed(
-    spots: Mapping[int, _LineLocation], wanted: Iterable[tuple[int, int, int, ReplayRecord]]
+    locations: Mapping[int, _LineLocation], wanted: Iterable[tuple[int, int, int, ReplayRecord]]
 ) -> Iterator[ReplayRecord]:
     """Yield each record at the first free position that is between those it belongs to."""
-    free = [[one + 1, two] for one, two in pairwise((0, *sorted(spots))) if two - one > 1]
+    free = [[one + 1, two] for one, two in pairwise((0, *sorted(locations))) if two - one > 1]
     for before, _, after, each in sorted(wanted, key=lambda each: each[:2]):
         at = bisect_right(free, [after, MAX_POSITION])
         if at < len(free) and free[at][0] < before:
             position, following = free[at]
             # Times never run backwards in a log: a later one would change those of the next lines.
-            latest = min(each.recorded_at, _read(spots[following])["recorded_at"])
+            latest = min(each.recorded_at, _read(locations[following])["recorded_at"])
             yield each._replace(record={**each.record, "recorded_at": latest}, position=position)
             free[at][0] += 1
             if free[at][0] == following:
@@ -208,9 +207,9 @@ def _problem(line: LogLine) -> str | None:
     return None
 
 
-def _read(spot: _LineLocation) -> LogLine:
-    with spot.path.open("rb") as file:
-        file.seek(spot.offset)
+def _read(location: _LineLocation) -> LogLine:
+    with location.path.open("rb") as file:
+        file.seek(location.offset)
         line = log_file.decode_line(file.readline())
     assert line is not None
     return line

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -12,6 +12,7 @@ from reverie.clock import ID_LENGTH
 from reverie.dates import to_ms
 from reverie.errors import InvalidInput, ReverieError
 from reverie.model import KINDS, Scope, Summary
+from reverie.protocols import ReportLine
 from reverie.text import frontmatter
 from reverie.text.frontmatter import Document
 from reverie.text.normalize import category_slug, one_line
@@ -35,7 +36,6 @@ _SEQUENCE_NAME = re.compile(r"__0*([1-9][0-9]{0,14})\Z")
 
 _VALIDITY = ("valid_from", "valid_to")
 
-Report = Callable[[str], None]
 Record = dict[str, Any]
 
 
@@ -92,7 +92,7 @@ def memory_id(document: Document) -> str | None:
 
 
 def memory_record(
-    seen: MarkdownFile, document: Document, id: str, now: int, folders: Folders, report: Report
+    seen: MarkdownFile, document: Document, id: str, now: int, folders: Folders, report: ReportLine
 ) -> ReplayRecord:
     """Return a record that remembers the memory of a file as it is, forgotten or not."""
     times = {
@@ -156,7 +156,7 @@ def _record(scope: Scope, where: str, at: int, subject: Record, body: Record) ->
     return ReplayRecord(scope, record, where)
 
 
-def _time(document: Document, name: str, report: Report) -> int | None:
+def _time(document: Document, name: str, report: ReportLine) -> int | None:
     value = document.text(name)
     if not value:
         return None

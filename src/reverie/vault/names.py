@@ -85,9 +85,7 @@ def safe_join(root: Path, *parts: str) -> Path:
     """Join a path below the root; VaultError when a part is not safe on every system."""
     for part in parts:
         if not _is_safe(part):
-            raise VaultError(
-                f"{part!r} cannot be a name in the vault: use names that this program makes"
-            )
+            raise VaultError(f"{part!r} is not allowed as a name in the vault: rename it")
     return root.joinpath(*parts)
 
 

@@ -112,11 +112,11 @@ class _Edits:
         document, scope = file.document, file.place.scope
         for problem in document.problems:
             self._problem(file, problem)
-        told = document.text("id") or None
-        id = told or self._known_as(file)
+        named_id = document.text("id") or None
+        id = named_id or self._known_as(file)
         history = None if id is None else self._store.memories.get((scope, id))
         if id is None or history is None:
-            self._add(Remember(file.path, file, unknown_id=told))
+            self._add(Remember(file.path, file, unknown_id=named_id))
         elif history.erased:
             self._erased(file, id, history)
         elif (other := self._elsewhere(file, id)) is not None and not self._returns(
@@ -128,7 +128,7 @@ class _Edits:
                 # Before the revision: after a kill in between, the next plan has one file to read.
                 self._add(RemoveFile(file.path, other))
             self._taken[scope, id] = file.as_known(id)
-            self._edited(file, history, bare=told is None)
+            self._edited(file, history, bare=named_id is None)
             self._settle(file, history.current)
 
     def _erased(self, file: DiskFile, id: str, history: MemoryHistory) -> None:
@@ -274,8 +274,8 @@ class _Edits:
     def _conflict(self, file: DiskFile) -> None:
         """Record a conflict copy as it is; a person may edit or delete it."""
         known = self._cache.get(file.path)
-        told = file.document.text("conflict_of") or conflict_name(file.place.session or "")
-        name = told if known is None else known.name
+        original = file.document.text("conflict_of") or conflict_name(file.place.session or "")
+        name = original if known is None else known.name
         self._add(Adopt(file.path, file.as_known(name)))
 
     # -- turns, summaries and indexes ---------------------------------------------------------
@@ -310,8 +310,7 @@ class _Edits:
             return True
         session = file.document.text("conversation_id") or ""
         if session != place.session or not self._is_ours_to_write(file):
-            self._put_back(file)
-            return True
+            return self._put_back(file)
         if file.last is None:
             return False
         # The missing file that this one was before it was moved into or out of ``deleted/``.
@@ -338,10 +337,20 @@ class _Edits:
         self._add(SwitchSession(file.path, scope, session, MOVED if deleted else None))
         return switch_line(session, hidden=deleted)
 
-    def _put_back(self, file: DiskFile) -> None:
-        """Move a record that was renamed, or moved to another owner, back to its path."""
-        if (was := next(self._moved_here(file), None)) is None:
+    def _put_back(self, file: DiskFile) -> bool:
+        """Move a record that was renamed, or moved to another owner, back to its path.
+
+        Records that were swapped leave no path free: they are removed, and the next plan writes
+        each at its own. False when the store does not have the content of one.
+        """
+        if (was := next(self._moved_here(file), None)) is not None:
+            self._add(PutBack(file.path, was.path))
+        elif not self._is_ours_to_write(file):
             self._problem(file, "the conversation is not known here: nothing was changed")
-            return
-        self._add(PutBack(file.path, was.path))
+            return True
+        elif file.last is None:
+            return False
+        else:
+            self._add(RemoveFile(file.path, file.as_known("")))
         self._problem(file, "records keep their names and owners: it was put back")
+        return True

@@ -64,7 +64,7 @@ class _Missing:
     def __init__(self, now: Snapshot) -> None:
         self._now = now
         self._store, self._cache = now.store, now.cache
-        # Files that could not be read in: one may be what a missing one became.
+        # Changed files that were not read in yet: one of them may be a missing file, renamed.
         unread = {
             (file.place.scope, file.document.text("id") or _name(path))
             for path, file in now.disk.changed.items()
@@ -100,7 +100,7 @@ class _Missing:
         lost = dict[LostItem, list[VaultFile]]()
         for scope, files in owners.items():
             if not self._now.shows(scope):
-                # Tidied away. Shown again, it is written again.
+                # The vault no longer shows this space; its files are written when it does again.
                 self._drop_all(files)
             elif scope in self._cache.away and scope not in asked and self._now.missing != "forget":
                 self._drop_all(files)

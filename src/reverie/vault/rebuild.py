@@ -12,7 +12,7 @@ from reverie.engine.schema import REPLAY_KEY
 from reverie.errors import ReverieError, VaultError
 from reverie.memory.store import Store
 from reverie.model import Scope
-from reverie.protocols import Transaction
+from reverie.protocols import Progress, Transaction
 from reverie.text import frontmatter
 from reverie.text.normalize import one_line
 from reverie.transfer import log_replay
@@ -30,7 +30,6 @@ from reverie.vault.vault import Vault
 from reverie.write import session_state, vault_link
 from reverie.write.runtime import Runtime
 
-Progress = Callable[[int, int], None]
 # The key in the table meta that names the vault of an unfinished rebuild.
 _MARK = "rebuilding"
 
@@ -191,17 +190,17 @@ class _Rebuild:
         return count
 
     def _restore_summary(self, seen: MarkdownFile, session: str) -> bool:
-        told = markdown_log.parse_summary(seen)
+        parsed = markdown_log.parse_summary(seen)
         with self._runtime.engine.write() as tx:
             owner = log.ensure_owner(tx, seen.place.scope.space, seen.place.scope.user)
             known = sessions.find(tx, owner, session)
-            if told is None or session_state.read_summary(tx, owner, session).text:
+            if parsed is None or session_state.read_summary(tx, owner, session).text:
                 return False
             last = 0 if known is None else known.last_sequence
             text = self._runtime.redaction.text(
-                told.text, "the summary", session_state.MAX_SUMMARY_CHARS
+                parsed.text, "the summary", session_state.MAX_SUMMARY_CHARS
             )
-            fitting = type(told)(text, told.epoch, min(told.upper, last))
+            fitting = type(parsed)(text, parsed.epoch, min(parsed.upper, last))
             session_state.put_summary(tx, owner, session, fitting)
             return True
 
@@ -264,7 +263,7 @@ def _opened(path: Path) -> Vault:
     ours = {*layout.FOLDERS.values(), layout.SESSIONS}
     log_left = any((path / layout.STATE_FOLDER).glob("log*.jsonl"))
     if not log_left and not any(ours & {*each} for each in parts):
-        raise VaultError(f"{path} is no vault: there is nothing to make a store of")
+        raise VaultError(f"{path} is not a vault: there is nothing to rebuild from")
     apart = any(layout.TURNS in each for each in parts)
     return Vault.init(path, None, "apart" if apart else "together")
 
@@ -331,20 +330,20 @@ def to_vault(store: Store, root: str | Path, progress: Progress | None = None) -
     runtime = store.runtime
     if not Vault.exists(path):
         if path.is_dir() and any(each.name != ".git" for each in path.iterdir()):
-            raise VaultError(f"{path} is not empty and no vault: choose another folder")
+            raise VaultError(f"{path} is neither empty nor a vault: choose another folder")
         Vault.init(path).close()
     with Vault.open(path) as vault, vault.locked():
         require_same_log(runtime, vault)
         sync = Sync(vault, store)
         sync.everything()
-        _write_anew(vault, store, progress)
+        _rewrite_vault(vault, store, progress)
         commit_pending(vault, runtime.redaction)
     vault_link.mark_created(runtime, str(path))
     vault_link.attach(runtime, str(path))
     return sync.report
 
 
-def _write_anew(vault: Vault, store: Store, progress: Progress | None) -> None:
+def _rewrite_vault(vault: Vault, store: Store, progress: Progress | None) -> None:
     files = vault.files.below("")
     with vault.files.together():
         for file in files:
@@ -369,6 +368,6 @@ def require_same_log(runtime: Runtime, vault: Vault) -> None:
             known = _line_at(tx, scope_of_line(line), line["position"])
             if known is None or known["uuid"] != line.get("uuid"):
                 raise VaultError(
-                    f"{vault.root} holds what this store does not know: it is another store's "
-                    "vault, or make an empty store of it with 'reverie vault rebuild'"
+                    f"{vault.root} has log entries that this store lacks: it belongs to another "
+                    "store, or rebuild an empty store from it with 'reverie vault rebuild'"
                 )

@@ -184,14 +184,14 @@ def turns_head(session: str, forked_from: str | None, begun: int) -> bytes:
     return frontmatter.dump(fields, "")[:-1]
 
 
-def replace_surrogates(text: str) -> str:
+def to_utf8_text(text: str) -> str:
     """Replace lone surrogates, which UTF-8 cannot encode; the log keeps them."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def event_block(event: Event) -> bytes:
     """Render an event: role, time and exact text, with its length, which says where it ends."""
-    text = replace_surrogates(event.text).encode()
+    text = to_utf8_text(event.text).encode()
     role = _role(event.role)
     cut = " interrupted" if event.interrupted else ""
     mark = f"<!-- event {event.sequence} {role} {format_time(event.at)} {len(text)} bytes{cut} -->"
@@ -264,7 +264,7 @@ def turn_file(event: Event, session: str) -> bytes:
     }
     if event.interrupted:
         fields["interrupted"] = True
-    return add_seal(frontmatter.dump(fields, replace_surrogates(event.text)))
+    return add_seal(frontmatter.dump(fields, to_utf8_text(event.text)))
 
 
 def summary_file(session: str, summary: Summary, at: int) -> bytes:

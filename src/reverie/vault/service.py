@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from reverie.errors import NotFound, VaultError
 from reverie.memory.space import Space
 from reverie.memory.store import Store
 from reverie.model import Scope
+from reverie.protocols import Progress
 from reverie.vault import layout
 from reverie.vault.actions import SyncReport
 from reverie.vault.collect import Collector
@@ -37,8 +38,6 @@ from reverie.write import vault_link
 from reverie.write.secret_policy import Redaction
 
 DEFAULT_NOTE = "manual"
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -169,7 +169,7 @@ class SessionFiles:
         known = self._vault.files.get(file.path)
         gone = self._vault.stamp(file.path) is None
         if not gone and (known is None or not self._is_ours(known)):
-            raise disk.UnusablePath("something else stands there: move it away")
+            raise disk.UnusablePath("another file is at this path: move it away")
         self._vault.write(file, raw, line)
 
     # -- the summary, and the folder ----------------------------------------------------------
@@ -207,7 +207,7 @@ class SessionFiles:
                 if self._vault.stamp(there) is not None:
                     other = self._vault.files.get(there)
                     if other is None or other.name != session or not self._is_ours(other):
-                        raise disk.UnusablePath("something else stands there: move it away")
+                        raise disk.UnusablePath("another file is at this path: move it away")
                     self._vault.remove(other)
                 self._vault.move(file, there, switch_line(session, hidden=hidden))
 

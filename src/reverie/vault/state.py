@@ -198,7 +198,7 @@ class Snapshot:
     missing: MissingAction = "ask"
     folders: Folders = field(default_factory=Folders)
     failed: frozenset[str] = frozenset()
-    """What an earlier action of this run was about that failed."""
+    """The subjects (``Action.about``) of actions that failed earlier in this run."""
 
     def shows(self, scope: Scope) -> bool:
         return self.config.shows(scope.space)

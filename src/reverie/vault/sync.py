@@ -19,28 +19,28 @@ from reverie.vault.plan import plan
 from reverie.vault.state import MissingAction, Snapshot
 from reverie.vault.vault import Vault
 
-Progress = Callable[[int], None]
+CountProgress = Callable[[int], None]
 # The plans of one run after the last batch of entries. A few suffice, unless somebody keeps saving
 # a file.
 MAX_PLANS = 10
 
 
 class Sync:
-    """One run between a store and its vault. The caller must hold the lock of the vault."""
+    """One sync run of a store and its vault. The caller must hold the lock of the vault."""
 
     def __init__(
         self,
         vault: Vault,
         store: Store,
         missing: MissingAction = "ask",
-        progress: Progress | None = None,
+        progress: CountProgress | None = None,
     ) -> None:
-        """``missing`` says what happens when many files were deleted at once."""
+        """``missing``: what to do if many files were deleted at once."""
         self._vault = vault
         self._store = store
         self._runtime = store.runtime
         self.report = SyncReport()
-        # Memories and sessions that had no file, though the vault was to show them.
+        # Memories and sessions whose files were missing and were written in this run.
         self.completed: list[tuple[Scope, str, str]] = []
         self._is_secret = CommitPolicy(store.runtime.redaction).is_secret_name
         self._position = LogPosition(vault, store.runtime)
@@ -50,7 +50,7 @@ class Sync:
 
     @property
     def incomplete(self) -> bool:
-        """Whether something that was erased is still in a file, so that a run has to follow."""
+        """Whether erased content is still in a file, so that another run is needed."""
         return self._executor.incomplete
 
     def everything(self) -> SyncReport:
@@ -134,13 +134,13 @@ class Sync:
             if now.store.unfinished:
                 plans = 0
                 continue
-            # What is written to the store from now on is left to the next run.
+            # Log entries written from now on are left to the next run.
             self._collector.reads_entries = False
             if not everywhere:
                 break
         self._vault.write_names(self._is_secret)
         if self._missing != "ask":
-            # What was answered does not count against what is deleted next.
+            # Deletions that were confirmed do not count towards the limit for the next ones.
             self._vault.files.forget_window()
         if everywhere and plans <= MAX_PLANS and not self.incomplete:
             with self._vault.files.together():

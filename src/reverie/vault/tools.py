@@ -1,6 +1,6 @@
 """Functions that an agent can call as tools: commit the vault, and read its history.
 
-What failed is returned as text, too, for the agent to read. Give them to any toolkit, bound to
+A failure is returned as text, too, for the agent to read. Give them to any toolkit, bound to
 the agent's own space:
 
     tools = [partial(memory_checkpoint, space), partial(memory_history, space)]
@@ -20,7 +20,7 @@ MAX_CHARS = 20_000
 
 
 def memory_checkpoint(space: Space, note: str = DEFAULT_NOTE) -> str:
-    """Keep a snapshot of the memory in git, under a short note that says why."""
+    """Commit a snapshot of the memory to git, under a short note that says why."""
     try:
         made = scoped_history.checkpoint(space, note)
     except (ReverieError, OSError) as error:
@@ -31,7 +31,7 @@ def memory_checkpoint(space: Space, note: str = DEFAULT_NOTE) -> str:
 
 
 def memory_history(space: Space, limit: int = 10, diff: bool = False) -> str:
-    """What the memory learned, commit by commit, the newest first; at most 100.
+    """List what changed, commit by commit, the newest first; at most 100.
 
     With ``diff``, also what changed since the oldest of them, as a unified diff.
     """

@@ -160,7 +160,7 @@ class Vault:
         """Return a path below the root; VaultError for one that would leave it, by name or link."""
         parts = relative.split("/")
         if any(part in {"", ".", ".."} or "\0" in part for part in parts):
-            raise VaultError(f"{relative!r} is no path in the vault")
+            raise VaultError(f"{relative!r} is not a path in the vault")
         above = str(self.root)
         for part in parts[:-1]:
             above = f"{above}{os.sep}{part}"
@@ -268,10 +268,12 @@ class Vault:
         """
         if not self._names_changed and not check:
             return
-        told: dict[str, object] = {"format": FORMAT}
+        by_kind: dict[str, object] = {"format": FORMAT}
         for kind, recorded in self.folders.as_json().items():
-            told[kind] = {path: name for path, name in recorded.items() if not is_secret(name)}
-        raw = f"{json.dumps(told, ensure_ascii=False, indent=1)}\n".encode("utf-8", "surrogatepass")
+            by_kind[kind] = {path: name for path, name in recorded.items() if not is_secret(name)}
+        raw = f"{json.dumps(by_kind, ensure_ascii=False, indent=1)}\n".encode(
+            "utf-8", "surrogatepass"
+        )
         self._names_changed = False
         with contextlib.suppress(disk.UnreadableFile):
             if disk.read(self.names_file) == raw:
@@ -285,9 +287,9 @@ class Vault:
         if self.files.fact(_NAMES_READ) is not None or disk.stamp(self.names_file) is None:
             return
         try:
-            told = json.loads(disk.read(self.names_file))
-            facts = {_FOLDER + path: str(name) for path, name in told["folders"].items()}
-            facts |= {_FORMER + path: str(name) for path, name in told["former"].items()}
+            by_kind = json.loads(disk.read(self.names_file))
+            facts = {_FOLDER + path: str(name) for path, name in by_kind["folders"].items()}
+            facts |= {_FORMER + path: str(name) for path, name in by_kind["former"].items()}
         except (disk.UnreadableFile, ValueError, KeyError, TypeError, AttributeError) as error:
             raise VaultError(
                 f"{self.names_file} is damaged: restore it with 'git checkout', or remove it"
@@ -421,7 +423,7 @@ def _read_config(root: Path) -> VaultConfig:
         form, spaces, turns = config["format"], config["spaces"], config["turns"]
     except (disk.UnreadableFile, ValueError, KeyError, TypeError) as error:
         raise VaultNotFound(
-            f"{root} is no vault: make one with 'reverie vault init {root}'"
+            f"{root} is not a vault: make one with 'reverie vault init {root}'"
         ) from error
     if form != FORMAT:
         raise VaultError(f"{root} was made by a newer Reverie: upgrade it")

@@ -53,7 +53,7 @@ class Watch:
         self._thread: threading.Thread | None = None
         self._pause = MIN_BACKOFF_SECONDS
         self._said: set[str] = set()
-        # The system has no more watches to give, or none at all.
+        # True: poll, since the system has no watches left, or none at all. None: not known yet.
         self._polling: bool | None = None
 
     def __enter__(self) -> Watch:
@@ -90,7 +90,7 @@ class Watch:
     def _failed(self, error: Exception, stop: threading.Event) -> None:
         foreseen = isinstance(error, ReverieError | OSError)
         line = str(error) if foreseen else f"{type(error).__name__}: {error}"
-        # What passes at once is not worth a line, such as a vault that is just being made.
+        # A problem that goes away at once is not logged, such as a vault that is just being made.
         if self._pause > MIN_BACKOFF_SECONDS and line not in self._said:
             _log.warning("the vault is not watched at the moment: %s", line)
             self._said.add(line)
@@ -126,7 +126,7 @@ class Watch:
 
     def _changed(self, paths: Iterable[str]) -> list[str]:
         """Return the paths that seem changed; checked without the lock, only to save work."""
-        # Opened for each look: what is held open could be another's, or another disk's, by now.
+        # Opened each time: the folder could be replaced by another one, or by another disk.
         with service.open_vault(self._store) as vault:
             return sorted(path for path in paths if not _is_unchanged(vault, path))
 
@@ -140,7 +140,7 @@ class Watch:
         try:
             for changes in watch(
                 *folders,
-                # Filtered below: what is left out here is not even a reason to look around.
+                # Filtered below: even an ignored path is a reason to check the folders.
                 watch_filter=None,
                 debounce=DEBOUNCE_MS,
                 step=STEP_MS,
@@ -231,7 +231,7 @@ def _is_unchanged(vault: Vault, path: str) -> bool:
 
 
 def _identity(root: Path) -> tuple[int, ...]:
-    """Return what identifies a vault's folder, to notice that another disk or folder replaced it.
+    """Return values that identify a vault's folder, to notice that another one replaced it.
 
     A new folder can have the inode of the old one, so that of a file inside is included.
     """

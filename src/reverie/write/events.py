@@ -436,8 +436,8 @@ def require_session(tx: Transaction, owner: Owner, session: str) -> sessions.Ses
 def session_not_found(session: str) -> NotFound:
     """Return the error for a session that this scope does not have."""
     return NotFound(
-        f"there is no session {session!r} here: a list shows the ones there are, "
-        "and another space or user may have it"
+        f"there is no session {session!r} in this space: list them to see the ids; "
+        "it may belong to another space or user"
     )
 
 

@@ -269,8 +269,8 @@ def _find_writable(w: Writer, memory_id: str) -> MemoryRow:
 def memory_not_found(memory_id: str) -> NotFound:
     """Return the error for an id that this scope has no memory of."""
     return NotFound(
-        f"there is no memory {memory_id!r} here: a list shows the ones there are, "
-        "and another space or user may have it"
+        f"there is no memory {memory_id!r} in this space: list them to see the ids; "
+        "it may belong to another space or user"
     )
 
 

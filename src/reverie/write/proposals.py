@@ -28,7 +28,7 @@ class VersionRef(NamedTuple):
     uuid: str
 
 
-class Replaced(NamedTuple):
+class Replacement(NamedTuple):
     """What accepting a proposal replaces, if nobody has changed it since it was planned.
 
     ``revises`` gets the proposed content as its next version, ``forgets`` are forgotten.
@@ -41,7 +41,7 @@ class Replaced(NamedTuple):
     follows: tuple[str, ...] = ()
 
 
-NOTHING_REPLACED = Replaced()
+NOTHING_REPLACED = Replacement()
 
 
 class ProposedFact(NamedTuple):
@@ -58,7 +58,7 @@ def propose(
     origin: Origin,
     proposed: ProposedFact,
     reason: str | None = None,
-    replaced: Replaced = NOTHING_REPLACED,
+    replaced: Replacement = NOTHING_REPLACED,
 ) -> None:
     """Append a proposal that a person has to accept before it is remembered."""
     quiet = w.runtime.redaction.quiet
@@ -79,7 +79,7 @@ def accept(runtime: Runtime, author: Author, proposal: str, stamp: WriteStamp) -
     with runtime.engine.read() as tx:
         owner = log.resolve_owner(tx, author.scope)
         if owner is None:
-            raise NotFound(f"there is no proposal {proposal!r} here")
+            raise NotFound(f"there is no proposal {proposal!r} in this space")
         asked = find(tx, owner, proposal)
     draft = draft_from_proposal(runtime, asked)
     with open_writer(runtime, author) as w:
@@ -125,7 +125,7 @@ def _remember_accepted(w: Writer, asked: Proposal, draft: Draft) -> Memory:
     return memory
 
 
-def _read_replaced(w: Writer, asked: Proposal) -> Replaced:
+def _read_replaced(w: Writer, asked: Proposal) -> Replacement:
     row = w.tx.one(
         "SELECT position FROM proposals WHERE space = ? AND owner = ? AND proposal = ?",
         (*w.owner, asked.id),
@@ -133,14 +133,14 @@ def _read_replaced(w: Writer, asked: Proposal) -> Replaced:
     assert row is not None
     # Entries of earlier versions of Reverie have none of these.
     body = log.find_at_positions(w.tx, w.owner, [row[0]])[row[0]].body or {}
-    return Replaced(
+    return Replacement(
         VersionRef(*body["revises"]) if body.get("revises") else None,
         tuple(VersionRef(*each) for each in body.get("forgets", ())),
         tuple(body.get("follows", ())),
     )
 
 
-def _find_revised(w: Writer, replaced: Replaced) -> MemoryRow | None:
+def _find_revised(w: Writer, replaced: Replacement) -> MemoryRow | None:
     """Find the memory that an accepted proposal revises; None if a new one is to be added."""
     place = None if replaced.revises is None else _find_unchanged(w, replaced.revises)
     if place is not None:
@@ -233,7 +233,8 @@ def find(tx: Transaction, owner: Owner, proposal: str) -> Proposal:
     found = [] if "\0" in proposal else _read(tx, owner, " AND p.proposal = ?", (proposal,))
     if not found:
         raise NotFound(
-            f"there is no proposal {proposal!r} here: 'proposals list' shows the ones there are"
+            f"there is no proposal {proposal!r} in this space: 'reverie proposals list' shows the "
+            "ones there are"
         )
     return found[0]
 

@@ -81,7 +81,7 @@ def _intact_rows(tx: Transaction, owner: Owner, where: str, value: object) -> It
 def _damaged(owner: Owner, session: str | None) -> StoreDamaged:
     where = "" if session is None else f" in session {session!r}"
     return StoreDamaged(
-        f"what was recalled{where} is damaged in part: run 'reverie verify'", space=owner.space
+        f"some recall notes{where} are damaged: run 'reverie verify'", space=owner.space
     )
 
 

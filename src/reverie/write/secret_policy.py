@@ -16,7 +16,7 @@ from reverie.text.secrets import detect
 log = logging.getLogger("reverie.secrets")
 
 # A shorter value is not a key, and would be redacted within ordinary words.
-MIN_KEY_CHARS = 8
+MIN_HELD_KEY_CHARS = 8
 
 Optional = TypeVar("Optional", str, str | None)
 
@@ -88,5 +88,7 @@ def redaction_from_settings(
         if each.name.endswith("api_key") or each.name == "token"
     ]
     held.append(environ.get(settings.embedder_api_key_env, ""))
-    own = tuple(key for key in dict.fromkeys(map(str.strip, held)) if len(key) >= MIN_KEY_CHARS)
+    own = tuple(
+        key for key in dict.fromkeys(map(str.strip, held)) if len(key) >= MIN_HELD_KEY_CHARS
+    )
     return Redaction(settings.secrets.lower(), own)

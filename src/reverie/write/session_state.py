@@ -153,7 +153,8 @@ def write_summary(
         return Summary(current.text, current.epoch, current.upper, applied=False)
     if upper < current.upper:
         raise InvalidInput(
-            f"the summary covers events up to {current.upper}: {upper} would leave some out"
+            f"the summary covers events up to {current.upper}: a new one must reach at least "
+            f"as far, not {upper}"
         )
     _update(tx, owner, session, summary=text, upper=upper, epoch=expected_epoch + 1)
     sessions.count_unsummed(tx, owner, session)

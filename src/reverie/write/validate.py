@@ -219,7 +219,7 @@ _RANKING_RANGES = (
 def check_hit_kind(kind: str) -> HitKind:
     """Return a kind of hit, or raise InvalidInput."""
     if kind not in HIT_KINDS:
-        raise InvalidInput(f"kinds must be of {', '.join(HIT_KINDS)}, not {kind!r}")
+        raise InvalidInput(f"each of kinds must be one of {', '.join(HIT_KINDS)}, not {kind!r}")
     return kind
 
 

@@ -106,7 +106,9 @@ class _Parser:
     def _compare(self, field: Field, name: str, key: str, operator: Any, given: Any) -> Condition:
         self._comparisons += 1
         if self._comparisons > MAX_COMPARISONS:
-            raise InvalidInput(f"where has more than {MAX_COMPARISONS} comparisons: use in")
+            raise InvalidInput(
+                f"where has more than {MAX_COMPARISONS} comparisons: use the operator 'in'"
+            )
         offered = _FIELD_OPERATORS.get(field, OPERATORS)
         if operator not in offered:
             raise InvalidInput(

@@ -349,7 +349,9 @@ def make_older(connection: psycopg.Connection[Any], number: int) -> None:
     ):
         connection.execute(statement.encode())
     if number >= schema.SEAL_STEP:
-        seals.seal_store(postgres_schema._Statements(connection), lambda done, total: None)
+        seals.seal_store(
+            postgres_schema._ConnectionStatements(connection), lambda done, total: None
+        )
     row_security.enable_policies(connection, postgres_schema.SCHEMA_NAME)
 
 

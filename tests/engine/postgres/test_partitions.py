@@ -266,8 +266,8 @@ def test_partition_of_a_read_only_store_is_refused(postgres: Server, filled: str
 
 def test_partition_of_a_partitioned_store_does_nothing(postgres: Server, parted: str) -> None:
     address = postgres.database(template=parted)
-    assert split(address) == sharding.Plan((), ())
-    assert split(address, PARTS) == sharding.Plan((), ())
+    assert split(address) == sharding.ShardingPlan((), ())
+    assert split(address, PARTS) == sharding.ShardingPlan((), ())
     with pytest.raises(ConfigError, match="16 partitions already"):
         split(address, 8)
 

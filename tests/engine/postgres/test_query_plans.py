@@ -110,7 +110,7 @@ def load(address: str, document: Path) -> None:
         connection.execute("SET search_path = reverie, public")
         for table in (*TABLES[1:], VECTORS):
             multiply(connection, table)
-        statements = schema._Statements(connection)
+        statements = schema._ConnectionStatements(connection)
         seals.seal_log(statements, 7)
         seals.seal_other_tables(statements)
         connection.execute("VACUUM ANALYZE")

@@ -323,7 +323,7 @@ def test_distribute_statements_run_against_citus_stand_ins(like_citus: Server, f
     assert catalogue(like_citus, "d", noted) == []
     assert sharding.distribute(engine, 64) == planned
     calls = [row[0] for row in catalogue(like_citus, "d", noted)]
-    assert sharding.distribute(engine, 64) == sharding.Plan((), ())
+    assert sharding.distribute(engine, 64) == sharding.ShardingPlan((), ())
     engine.close()
     tables = schema_tables()
     assert set(planned.tables) == tables

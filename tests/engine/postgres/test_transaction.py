@@ -494,7 +494,7 @@ def test_writers_of_different_spaces_do_not_block_each_other(servers: list[Store
 
 def test_transaction_aborted_by_the_server_is_not_acknowledged(servers: list[Store]) -> None:
     engine = engine_of(servers[0])
-    with pytest.raises(StoreError, match="undone: repeat it"), engine.write() as tx:
+    with pytest.raises(StoreError, match="rolled back: repeat it"), engine.write() as tx:
         tx.enter_all_owners()
         with contextlib.suppress(psycopg.Error):
             tx.all("SELECT 1 / 0")

@@ -42,6 +42,23 @@ def test_cached_reader_finds_the_same_vectors_as_a_fresh_one(
         assert [(hit.id, hit.score) for hit in warm] == [(hit.id, hit.score) for hit in cold]
 
 
+@pytest.mark.parametrize("value", [1e30, -3e38, np.inf, np.nan])
+def test_damaged_vector_moves_no_score_of_the_others(value: float) -> None:
+    """It moved the mean, so that every text of its owner scored 1 for any query."""
+    rows = np.random.default_rng(7).normal(size=(40, 8)).astype(np.float32)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    query, missing = rows[3], rows.copy()
+    missing[20] = 0
+    whole, damaged = OwnerVectors(0, 0), OwnerVectors(0, 0)
+    whole.extend([(0, missing)], 40)
+    rows[20, 5] = value
+    damaged.extend([(0, rows)], 40)
+    for centred in (True, False):
+        assert damaged.nearest(query, 40, None, (), centred) == whole.nearest(
+            query, 40, None, (), centred
+        )
+
+
 def test_outgrown_matrix_is_unmapped() -> None:
     """Malloc would keep it: a server that only grew one space held twice the memory of it."""
     vectors, rows = OwnerVectors(0, 0), np.ones((64, 256), np.float32)

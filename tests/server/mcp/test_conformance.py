@@ -5,6 +5,7 @@ They take a minute and are fetched from the registry of npm, so they run with --
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
@@ -69,17 +70,21 @@ def npm(request: pytest.FixtureRequest) -> Npm:
     program = shutil.which("npm")
     if program is None:
         pytest.skip("npm is not there: install Node.js to run the inspector and the suite")
-    folder = request.config.cache.mkdir("npm")
-    if not all((folder / "node_modules" / ".bin" / each).exists() for each in _PROGRAMS):
-        done = subprocess.run(
-            [program, "install", "--prefix", str(folder), "--no-audit", "--no-fund", *PACKAGES],
-            capture_output=True,
-            text=True,
-            timeout=600,
-            check=False,
-        )
-        if done.returncode:
-            pytest.skip(f"npm could not install: {done.stderr.strip()[-300:]}")
+    # Not the cache of pytest, which make prove turns off.
+    folder = request.config.rootpath / ".pytest_cache" / "npm"
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # other workers need the same programs
+        if not all((folder / "node_modules" / ".bin" / each).exists() for each in _PROGRAMS):
+            done = subprocess.run(
+                [program, "install", "--prefix", str(folder), "--no-audit", "--no-fund", *PACKAGES],
+                capture_output=True,
+                text=True,
+                timeout=600,
+                check=False,
+            )
+            if done.returncode:
+                pytest.skip(f"npm could not install: {done.stderr.strip()[-300:]}")
     return Npm(folder)
 
 

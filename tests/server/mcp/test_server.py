@@ -528,7 +528,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("remember", {"content": "x", "tags": "work"}, "tags: Input should be a valid list"),
     ("revise", {"id": "nothere1", "content": "x"}, "recall and memories show the ids"),
     ("revise", {"id": "nothere1"}, "nothing to revise"),
-    ("forget", {"id": "../etc"}, "there is no memory '../etc' here: recall and memories"),
+    ("forget", {"id": "../etc"}, "there is no memory '../etc' in this space: recall and memories"),
     ("history", {"id": "x" * 150}, "there is no memory 'xxxx"),
     ("context", {"tokens": 1}, "tokens: Input should be greater than or equal to 100"),
 ]
@@ -568,7 +568,7 @@ def test_mcp_unexpected_error_reveals_nothing(
 
     answer = over_http(running, call)
     assert answer.is_error
-    assert text_of(answer) == "the server failed: repeat the call, a write with the same key"
+    assert text_of(answer) == "the server failed: repeat the call (a write with the same key)"
     assert "the password is 1234" in caplog.text
 
 

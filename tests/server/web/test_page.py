@@ -136,7 +136,7 @@ def test_search_as_you_type_shows_score_parts(opened: Open) -> None:
 
 def test_poor_hits_are_not_shown_as_matches(opened: Open) -> None:
     seen = opened("#/memories?q=quantum+chromodynamics+lattice")
-    shows(seen.page.locator(".rows .note"), "Nothing fits well")
+    shows(seen.page.locator(".rows .note"), "No good match")
     drawn = seen.page.locator(".score-stack").first.locator(".stage")
     widths = drawn.evaluate_all("all => all.map((each) => each.offsetWidth)")
     assert sum(widths[:-1]) < sum(widths) / 4

@@ -124,7 +124,7 @@ ASTRAY = [
 EVERYTHING = "* filter=evil diff=evil merge=evil text eol=crlf working-tree-encoding=UTF-16 ident\n"
 
 
-class Place:
+class HostileVault:
     """A vault with history, and a program beside it that must never run."""
 
     def __init__(self, folder: Path) -> None:
@@ -189,11 +189,11 @@ class Place:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(tmp_path)
+def place(tmp_path: Path) -> HostileVault:
+    return HostileVault(tmp_path)
 
 
-def test_canary_program_is_run_by_plain_git(place: Place) -> None:
+def test_canary_program_is_run_by_plain_git(place: HostileVault) -> None:
     place.setting("filter.evil.clean", "{it}")
     write(place.root, ".gitattributes", "* filter=evil\n")
     write(place.root, "a.md", "new\n")
@@ -201,14 +201,14 @@ def test_canary_program_is_run_by_plain_git(place: Place) -> None:
     assert not place.silent()
 
 
-def test_git_hooks_are_not_run(place: Place) -> None:
+def test_git_hooks_are_not_run(place: HostileVault) -> None:
     place.hooks(place.root / ".git" / "hooks")
     place.use()
     assert place.silent()
 
 
 @pytest.mark.parametrize("attributes", [".gitattributes", ".git/info/attributes"])
-def test_git_filters_and_drivers_are_not_run(attributes: str, place: Place) -> None:
+def test_git_filters_and_drivers_are_not_run(attributes: str, place: HostileVault) -> None:
     write(place.root, attributes, EVERYTHING)
     for name, value in SETTINGS:
         if name.startswith(("filter", "diff", "merge")):
@@ -223,7 +223,7 @@ def test_git_filters_and_drivers_are_not_run(attributes: str, place: Place) -> N
 )
 @pytest.mark.sample(3)
 def test_git_setting_that_names_a_program_is_not_obeyed(
-    name: str, value: str, place: Place
+    name: str, value: str, place: HostileVault
 ) -> None:
     write(place.root, ".gitattributes", EVERYTHING)
     place.setting(name, value)
@@ -231,7 +231,7 @@ def test_git_setting_that_names_a_program_is_not_obeyed(
     assert place.silent()
 
 
-def test_hostile_git_settings_from_every_source_are_not_obeyed(place: Place) -> None:
+def test_hostile_git_settings_from_every_source_are_not_obeyed(place: HostileVault) -> None:
     write(place.root, ".gitattributes", EVERYTHING)
     for name, value in SETTINGS:
         by_hand(place.root, "config", "-f", "../all", name, value.format(**place.names))
@@ -294,7 +294,7 @@ def test_hostile_git_settings_from_every_source_are_not_obeyed(place: Place) -> 
     ),
 )
 def test_git_environment_variables_are_not_obeyed(
-    name: str, value: str, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, value: str, place: HostileVault, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = tmp_path / "other"
     made(other)
@@ -317,7 +317,7 @@ def test_git_environment_variables_are_not_obeyed(
 
 @pytest.mark.parametrize("name", ["log", "rev-list", "fast-import", "x"])
 def test_programs_named_like_git_commands_are_not_run(
-    name: str, place: Place, monkeypatch: pytest.MonkeyPatch
+    name: str, place: HostileVault, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (place.root / f"git-{name}").symlink_to(place.program)
     monkeypatch.chdir(place.root)
@@ -326,7 +326,7 @@ def test_programs_named_like_git_commands_are_not_run(
     assert place.silent()
 
 
-def lazy(place: Place) -> None:
+def lazy(place: HostileVault) -> None:
     """A part of the objects is to be fetched from a program when it is needed."""
     place.setting("core.repositoryFormatVersion", "1")
     place.setting("extensions.partialClone", "origin")
@@ -338,18 +338,18 @@ def lazy(place: Place) -> None:
             path.unlink()
 
 
-def recent(place: Place) -> None:
+def recent(place: HostileVault) -> None:
     place.setting("gc.recentObjectsHook", "{it}")
 
 
-def configured_hook(place: Place) -> None:
+def configured_hook(place: HostileVault) -> None:
     place.setting("hook.evil.command", "{it}")
     place.setting("hook.evil.event", "reference-transaction")
 
 
 @pytest.mark.parametrize("prepare", [lazy, recent, configured_hook])
 def test_repository_with_settings_that_cannot_be_disabled_is_refused(
-    prepare: Callable[[Place], None], place: Place
+    prepare: Callable[[HostileVault], None], place: HostileVault
 ) -> None:
     prepare(place)
     with pytest.raises(VaultError):
@@ -359,7 +359,7 @@ def test_repository_with_settings_that_cannot_be_disabled_is_refused(
     assert place.silent()
 
 
-def test_git_replacements_and_grafts_are_ignored(place: Place) -> None:
+def test_git_replacements_and_grafts_are_ignored(place: HostileVault) -> None:
     head = by_hand(place.root, "rev-parse", "HEAD").decode().strip()
     tree = by_hand(place.root, "mktree").decode().strip()
     other = by_hand(place.root, "commit-tree", "-m", "forged", tree).decode().strip()
@@ -370,7 +370,7 @@ def test_git_replacements_and_grafts_are_ignored(place: Place) -> None:
     place.use()
 
 
-def test_repository_owned_by_another_user_can_be_used(place: Place) -> None:
+def test_repository_owned_by_another_user_can_be_used(place: HostileVault) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can give a folder away")
     for path in (place.root, place.root / ".git"):
@@ -378,7 +378,7 @@ def test_repository_owned_by_another_user_can_be_used(place: Place) -> None:
     place.use()
 
 
-def test_names_that_look_like_options_are_never_passed_as_options(place: Place) -> None:
+def test_names_that_look_like_options_are_never_passed_as_options(place: HostileVault) -> None:
     for name in ("--output=../canary", "-c", "--exec-path=x", "--upload-pack=../evil.sh", "-O../x"):
         write(place.root, name, "x")
         assert place.repo.commit([name], name, author=name) is not None
@@ -388,7 +388,7 @@ def test_names_that_look_like_options_are_never_passed_as_options(place: Place) 
     assert place.silent()
 
 
-def test_folder_replaced_by_a_link_is_not_followed(place: Place, tmp_path: Path) -> None:
+def test_folder_replaced_by_a_link_is_not_followed(place: HostileVault, tmp_path: Path) -> None:
     write(tmp_path, "private/secret.md", "private")
     place.repo.commit([write(place.root, "s/secret.md", "mine")], "m", author="ana")
     (place.root / "s" / "secret.md").unlink()
@@ -402,7 +402,7 @@ def test_folder_replaced_by_a_link_is_not_followed(place: Place, tmp_path: Path)
 
 
 def test_parent_repository_is_not_used_without_a_vault(tmp_path: Path) -> None:
-    above = Place(tmp_path)
+    above = HostileVault(tmp_path)
     repo = Repository.at(above.root / "inner")
     assert repo is not None
     (above.root / "inner").mkdir()

@@ -618,7 +618,7 @@ def test_diff_shows_uncommitted_changes(root: Path, repo: Repository) -> None:
     ],
 )
 def test_diff_since_an_unknown_commit_is_refused(since: str, repo: Repository) -> None:
-    with pytest.raises(VaultError, match="names no commit"):
+    with pytest.raises(VaultError, match="is not a commit"):
         repo.diff(since=since)
 
 

@@ -162,7 +162,7 @@ class PostgresEngine(BaseEngine[PostgresTransaction]):
     def _busy_error(self, holder: str | None, *, wait: bool = True) -> StoreBusy:
         return StoreBusy(
             f"{holder or 'another session'} is writing to {self.url} and did not end within "
-            f"{self._busy_timeout if wait else 0:g} s: try again, a write with the same key"
+            f"{self._busy_timeout if wait else 0:g} s: try again; repeat a write with the same key"
         )
 
     def _describe_holder(self, space: int | None) -> str | None:

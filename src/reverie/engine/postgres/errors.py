@@ -18,7 +18,7 @@ from reverie.errors import (
     StoreUnavailable,
 )
 
-_RETRY_HINT = "repeat the call, a write with the same key"
+_RETRY_HINT = "repeat the call (a write with the same key)"
 _BUSY = (
     errors.LockNotAvailable,
     errors.QueryCanceled,
@@ -49,15 +49,16 @@ def translate_error(error: Exception, where: str) -> ReverieError:
     if isinstance(error, errors.ReadOnlySqlTransaction):
         return StoreReadOnly(f"{where} is a standby and cannot be written: give the primary")
     if isinstance(error, errors.InsufficientPrivilege):
-        return StoreReadOnly(
-            f"the user of {where} may not do this ({message}): grant it the right to"
-        )
+        return StoreReadOnly(f"the database user of {where} lacks a right ({message}): grant it")
     if isinstance(error, errors.ProgramLimitExceeded):
         return InvalidInput(f"a text is too long for an index ({message}): shorten it")
     if _is_bad_value(error):
         return InvalidInput(f"a value cannot be stored ({message})")
     if isinstance(error, errors.UndefinedTable | errors.UndefinedColumn):
-        return StoreDamaged(f"{where} is no store of this Reverie ({message}): open it again")
+        return StoreDamaged(
+            f"{where} does not have the tables of this version of Reverie ({message}): "
+            "open it again"
+        )
     if isinstance(error, errors.DataCorrupted | errors.IndexCorrupted):
         return StoreDamaged(f"{where} is damaged ({message}): restore a backup")
     if is_connection_lost(error):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from reverie.protocols import Matrix, Transaction, Vector
 
-MAX_KEPT = 10_000
+MAX_SUMS = 10_000
 # Reads the vectors of an owner's passages in [first, end), in order, those that have one.
 Reader = Callable[[int, int], "Matrix"]
 
@@ -48,7 +48,7 @@ class MeanCache:
     """The sums this process has used; the least recently used are dropped."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[Owner, int], VectorSum] = OrderedDict()
+        self._sums: OrderedDict[tuple[Owner, int], VectorSum] = OrderedDict()
         self._lock = threading.Lock()
 
     def current(
@@ -63,7 +63,7 @@ class MeanCache:
         epoch, touches = statistics.epoch, statistics.touches
         end = min(statistics.next_passage, vector_math.MEAN_SAMPLE_SIZE)
         with self._lock:
-            cached = self._kept.get((owner, generation)) if keep else None
+            cached = self._sums.get((owner, generation)) if keep else None
         if cached is not None and cached.touches != touches and cached.epoch == epoch:
             cached = self._after_touches(tx, owner, cached, touches)
         if cached is None or cached.epoch != epoch or cached.count > end:
@@ -72,10 +72,10 @@ class MeanCache:
             cached = _extend_sum(cached, read(cached.count, end), end)
         if keep:
             with self._lock:
-                self._kept[owner, generation] = cached
-                self._kept.move_to_end((owner, generation))
-                while len(self._kept) > MAX_KEPT:
-                    self._kept.popitem(last=False)
+                self._sums[owner, generation] = cached
+                self._sums.move_to_end((owner, generation))
+                while len(self._sums) > MAX_SUMS:
+                    self._sums.popitem(last=False)
         return cached
 
     def _after_touches(

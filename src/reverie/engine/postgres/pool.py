@@ -81,7 +81,8 @@ class ConnectionPool:
     @contextlib.contextmanager
     def lease(self, patience: float = RECONNECT_SECONDS) -> Iterator[Lease]:
         """Lease a connection; when the block ends, an open transaction is rolled back."""
-        # Slots become free without other writers: even a write that waits for none waits here.
+        # A write with ``wait=False`` does not wait for another writer, but it does wait here: a
+        # connection becomes free whatever other writers do.
         longest = max(self._busy_timeout, RECONNECT_SECONDS)
         if not self._slots.acquire(timeout=longest if patience else 0.0):
             raise StoreBusy(f"all {MAX_CONNECTIONS} connections are in use: try again")

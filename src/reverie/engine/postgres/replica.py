@@ -99,14 +99,14 @@ class Replica:
             lent.push(own.pop_all())
             return lease
 
-    def _replicates_source(self, connection: Connection, course: ReplicationSource) -> bool:
+    def _replicates_source(self, connection: Connection, source: ReplicationSource) -> bool:
         """Whether the standby replicates this primary; confirmed once for each connection."""
-        if self._confirmed.get(connection) == course:
+        if self._confirmed.get(connection) == source:
             return True
-        if _read_source(connection, _STANDBY_SOURCE) != course:
+        if _read_source(connection, _STANDBY_SOURCE) != source:
             self._suspend("does not follow this database")
             return False
-        self._confirmed[connection] = course
+        self._confirmed[connection] = source
         return True
 
     def _suspend(self, why: str) -> None:

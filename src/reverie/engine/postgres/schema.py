@@ -138,7 +138,7 @@ def read_version(connection: Connection[Row]) -> int:
 
 
 def _upgrade(connection: Connection[Row], found: int, options: UpgradeOptions) -> None:
-    statements = _Statements(connection)
+    statements = _ConnectionStatements(connection)
     if not found:
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA_NAME}".encode())
         connection.execute("CREATE SEQUENCE space_numbers")
@@ -163,7 +163,7 @@ def _upgrade(connection: Connection[Row], found: int, options: UpgradeOptions) -
     )
 
 
-class _Statements:
+class _ConnectionStatements:
     """A connection as ``seals.Statements``."""
 
     def __init__(self, connection: Connection[Row]) -> None:

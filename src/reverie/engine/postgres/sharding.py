@@ -62,7 +62,7 @@ class PlanStep(NamedTuple):
     why: str
 
 
-class Plan(NamedTuple):
+class ShardingPlan(NamedTuple):
     """The tables that would be changed, and the statements, grouped into transactions.
 
     After an interruption between two transactions, a new plan has what is left.
@@ -76,7 +76,7 @@ class Plan(NamedTuple):
         return [step for steps in self.transactions for step in steps]
 
 
-class _Table(NamedTuple):
+class _CatalogTable(NamedTuple):
     name: str
     partitioned: bool
     owner: str
@@ -93,13 +93,13 @@ class _Table(NamedTuple):
 # -- hash partitions on one server ----------------------------------------------------------------
 
 
-def plan_partitions(engine: PostgresEngine, parts: int | None = None) -> Plan:
+def plan_partitions(engine: PostgresEngine, parts: int | None = None) -> ShardingPlan:
     """The plan that turns every table with a space column into a hash-partitioned one."""
     with engine.table_owner_transaction() as connection:
         return _partition_plan(connection, parts)
 
 
-def partition(engine: PostgresEngine, parts: int | None = None) -> Plan:
+def partition(engine: PostgresEngine, parts: int | None = None) -> ShardingPlan:
     """Partition the tables in one transaction: an interruption leaves them as they were."""
     with engine.table_owner_transaction() as connection:
         plan = _partition_plan(connection, parts)
@@ -111,7 +111,7 @@ def partition(engine: PostgresEngine, parts: int | None = None) -> Plan:
     return plan
 
 
-def _partition_plan(connection: Connection[Any], parts: int | None) -> Plan:
+def _partition_plan(connection: Connection[Any], parts: int | None) -> ShardingPlan:
     tables = _sharded_tables(_tables(connection))
     if _distributed_tables(connection):
         raise ConfigError(
@@ -126,14 +126,14 @@ def _partition_plan(connection: Connection[Any], parts: int | None) -> Plan:
         )
     unpartitioned = [table for table in tables if not table.partitioned]
     if not unpartitioned:
-        return Plan((), ())
+        return ShardingPlan((), ())
     count = max(partition_counts) if partition_counts else parts or DEFAULT_PARTITIONS
     steps = tuple(_partition_steps(connection, unpartitioned, count))
-    return Plan(tuple(table.name for table in unpartitioned), (steps,))
+    return ShardingPlan(tuple(table.name for table in unpartitioned), (steps,))
 
 
 def _partition_steps(
-    connection: Connection[Any], tables: Sequence[_Table], parts: int
+    connection: Connection[Any], tables: Sequence[_CatalogTable], parts: int
 ) -> Iterator[PlanStep]:
     names = ", ".join(table.qualified_name for table in tables)
     (path, user) = connection.execute(
@@ -177,7 +177,7 @@ def _partition_steps(
 
 
 def _replace_table_steps(
-    connection: Connection[Any], table: _Table, parts: int, user: str
+    connection: Connection[Any], table: _CatalogTable, parts: int, user: str
 ) -> Iterator[PlanStep]:
     """The steps that replace a table by a partitioned one with the same rows, keys and rights."""
     old, new = table.qualified_name, f"{table.qualified_name}_new"
@@ -222,7 +222,7 @@ def _replace_table_steps(
         yield PlanStep(f"GRANT {right} ON {old} TO {whom}{more}", "same rights as before")
 
 
-def _partition_names(table: _Table, parts: int) -> list[str]:
+def _partition_names(table: _CatalogTable, parts: int) -> list[str]:
     width = len(str(parts - 1))
     return [f"{table.qualified_name}_p{at:0{width}}" for at in range(parts)]
 
@@ -230,13 +230,13 @@ def _partition_names(table: _Table, parts: int) -> list[str]:
 # -- Citus shards on many servers -----------------------------------------------------------------
 
 
-def plan_distribution(engine: PostgresEngine, shards: int | None = None) -> Plan:
+def plan_distribution(engine: PostgresEngine, shards: int | None = None) -> ShardingPlan:
     """The plan that distributes every table by space, colocated with each other."""
     with engine.table_owner_transaction() as connection:
         return _distribution_plan(connection, shards)
 
 
-def distribute(engine: PostgresEngine, shards: int | None = None) -> Plan:
+def distribute(engine: PostgresEngine, shards: int | None = None) -> ShardingPlan:
     """Distribute the tables that are not yet, and delete the local rows of those that are."""
     with engine.exclusive():
         plan = plan_distribution(engine, shards)
@@ -248,7 +248,7 @@ def distribute(engine: PostgresEngine, shards: int | None = None) -> Plan:
     return plan
 
 
-def _distribution_plan(connection: Connection[Any], shards: int | None) -> Plan:
+def _distribution_plan(connection: Connection[Any], shards: int | None) -> ShardingPlan:
     if not has_citus(connection):
         raise ConfigError(_NO_CITUS)
     tables = _tables(connection)
@@ -276,7 +276,7 @@ def _distribution_plan(connection: Connection[Any], shards: int | None) -> Plan:
         if table.filled
     )
     names = tuple(table.name for table in [*reference, *sharded])
-    return Plan(names, tuple(steps for steps in (settings, distribution, cleanup) if steps))
+    return ShardingPlan(names, tuple(steps for steps in (settings, distribution, cleanup) if steps))
 
 
 def _settings(connection: Connection[Any]) -> Iterator[PlanStep]:
@@ -311,8 +311,8 @@ def _settings(connection: Connection[Any]) -> Iterator[PlanStep]:
 
 def _distribution_steps(
     connection: Connection[Any],
-    reference: Sequence[_Table],
-    sharded: Sequence[_Table],
+    reference: Sequence[_CatalogTable],
+    sharded: Sequence[_CatalogTable],
     shards: int | None,
 ) -> Iterator[PlanStep]:
     yield PlanStep(
@@ -385,12 +385,13 @@ def _require_no_other_sessions(connection: Connection[Any]) -> None:
         )
 
 
-def _tables(connection: Connection[Any]) -> list[_Table]:
+def _tables(connection: Connection[Any]) -> list[_CatalogTable]:
     """Every table of the store, ordered so that referenced tables come first."""
     pending = {
-        row[0]: _Table(*row) for row in connection.execute(_TABLES, (SCHEMA_NAME,)).fetchall()
+        row[0]: _CatalogTable(*row)
+        for row in connection.execute(_TABLES, (SCHEMA_NAME,)).fetchall()
     }
-    ordered: list[_Table] = []
+    ordered: list[_CatalogTable] = []
     while pending:
         ready = [
             name for name, table in pending.items() if not pending.keys() & set(table.refers_to)
@@ -399,15 +400,17 @@ def _tables(connection: Connection[Any]) -> list[_Table]:
     return sorted(ordered, key=lambda table: table.name != COLOCATION_TABLE)
 
 
-def _sharded_tables(tables: Sequence[_Table]) -> list[_Table]:
+def _sharded_tables(tables: Sequence[_CatalogTable]) -> list[_CatalogTable]:
     return [table for table in tables if table.name not in REFERENCE_TABLES]
 
 
-def _constraints(connection: Connection[Any], table: _Table, kinds: str) -> list[tuple[str, str]]:
+def _constraints(
+    connection: Connection[Any], table: _CatalogTable, kinds: str
+) -> list[tuple[str, str]]:
     return connection.execute(_CONSTRAINTS, (table.qualified_name, list(kinds))).fetchall()
 
 
-def _indexes(connection: Connection[Any], table: _Table) -> list[str]:
+def _indexes(connection: Connection[Any], table: _CatalogTable) -> list[str]:
     return [row[0] for row in connection.execute(_INDEXES, (table.qualified_name,)).fetchall()]
 
 

@@ -146,7 +146,7 @@ class PostgresTransaction:
             return
         status = self._execute(b"COMMIT").statusmessage
         if status != "COMMIT":  # a server that rolled back reports that, and raises nothing
-            raise StoreError("the write was undone: repeat it with the same key")
+            raise StoreError("the write was rolled back: repeat it with the same key")
 
     def _execute(
         self, query: bytes, values: Sequence[Any] = (), *, binary: bool = False

@@ -349,7 +349,7 @@ class SQLiteEngine(BaseEngine[SQLiteTransaction]):
                 fingerprint is not None
                 and store_file.immutable_fingerprint(self.path) != fingerprint
             ):
-                raise StoreBusy(f"{self.path} was written while it was read: repeat the call")
+                raise StoreBusy(f"{self.path} was changed while it was read: repeat the call")
 
     @contextlib.contextmanager
     def _reader(self) -> Iterator[apsw.Connection]:
@@ -409,7 +409,7 @@ class SQLiteEngine(BaseEngine[SQLiteTransaction]):
             holder = self._lock.holder()
         return StoreBusy(
             f"{holder} is writing to {self.path} and did not end within {patience:g} s: "
-            "try again, a write with the same key"
+            "try again; repeat a write with the same key"
         )
 
     def _require_working(self) -> None:

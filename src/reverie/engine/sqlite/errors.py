@@ -68,7 +68,8 @@ def _disk_failure(error: apsw.IOError, path: Path) -> StoreError:
 def read_failure(path: Path) -> StoreFailed:
     """The error for a read that the disk failed."""
     return StoreFailed(
-        f"the disk failed to read {path}: try again, a write with the same key, and check the disk"
+        f"the disk failed to read {path}: try again (repeat a write with the same key), and check "
+        "the disk"
     )
 
 

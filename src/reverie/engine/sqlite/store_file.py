@@ -173,7 +173,7 @@ def copy_store_file(source: Path, target: Path) -> None:
     import apsw  # takes time to load; no other function here but copy_pages needs it
 
     if not is_store_file(source):
-        raise StoreDamaged(f"{source} is not a store, or only a part of one: use another")
+        raise StoreDamaged(f"{source} is not a store, or only a part of one: give another file")
     try:
         immutable = immutable_fingerprint(source) is not None
         connection = apsw.Connection(
@@ -197,7 +197,7 @@ def copy_store_file(source: Path, target: Path) -> None:
     except apsw.CantOpenError as error:
         raise StoreError(f"{source} cannot be opened: check the rights to its folder") from error
     except apsw.Error as error:
-        raise StoreDamaged(f"{source} cannot be read ({error}): use another") from error
+        raise StoreDamaged(f"{source} cannot be read ({error}): give another file") from error
 
 
 def copy_pages(

@@ -67,7 +67,7 @@ def keep(
             raise _no_space(path) from error
         raise StoreError(
             f"{path} cannot be backed up before it is upgraded ({error.strerror}), and nothing was "
-            f"changed: mend that, or {_SKIP}"
+            f"changed: fix that, or {_SKIP}"
         ) from error
     logger.warning(
         "upgrading %s, of which a copy is kept: to go back, install the earlier Reverie, move the "

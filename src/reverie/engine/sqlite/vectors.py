@@ -167,6 +167,11 @@ class OwnerVectors:
     def _update_norms(self, here: slice) -> None:
         """Update norms, counts and distances after these rows changed."""
         rows, squared = self.rows[here], vector_math.squared_norms(self.rows[here])
+        damaged = vector_math.is_damaged(squared)
+        if damaged.any():
+            # ``verify`` tells of it; the passage is found by its words until a rebuild.
+            rows[damaged] = 0
+            squared[damaged] = 0
         self.live += int((squared > 0).sum()) - int((self._squared[here] > 0).sum())
         self._squared[here] = squared
         if here.start < vector_math.MEAN_SAMPLE_SIZE:

@@ -76,7 +76,7 @@ class RememberArguments(_Arguments, total=False):
     happened_at: When
     expires_at: When
     valid_from: When
-    valid_to: Annotated[str, Field(description="until when it holds", max_length=64)]
+    valid_to: Annotated[str, Field(description="true until then", max_length=64)]
     pinned: Annotated[bool, Field(description="always in the profile")]
     metadata: Metadata
     private: Annotated[bool, Field(description="for this conversation alone")]
@@ -96,7 +96,7 @@ class RecallArguments(_Arguments, total=False):
     tags: Tags
     since: When
     until: When
-    valid_at: Annotated[str, Field(description="what held at this time", max_length=64)]
+    valid_at: Annotated[str, Field(description="true at this time", max_length=64)]
     where: Where
     as_of: AsOf
     min_score: Annotated[float, Field(description="0 to 1", ge=0, le=1)]
@@ -109,7 +109,7 @@ class MemoriesArguments(_Arguments, total=False):
     kind: Kind
     where: Where
     include_forgotten: bool
-    proposals: Annotated[bool, Field(description="what waits for consent")]
+    proposals: Annotated[bool, Field(description="list proposals that wait for consent")]
     as_of: AsOf
     limit: Annotated[int, Field(description=f"default {DEFAULT_LISTED}", ge=1, le=MAX_LISTED)]
     after: Annotated[str, Field(description="last id of the page before", max_length=200)]

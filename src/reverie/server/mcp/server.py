@@ -64,7 +64,7 @@ _Page = types.PaginatedRequestParams | None
 _Given = ParamSpec("_Given")
 _Result = TypeVar("_Result")
 _log = logging.getLogger("reverie.server")
-_FAILED = "the server failed: repeat the call, a write with the same key"
+_FAILED = "the server failed: repeat the call (a write with the same key)"
 
 
 def create_server(authorize: Authorize) -> Server[Any]:

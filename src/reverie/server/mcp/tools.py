@@ -133,7 +133,7 @@ def _names_proposal(given: Mapping[str, Any], otherwise: str) -> bool:
     if ("proposal" in given) == (otherwise in given):
         raise InvalidInput(f"give either {otherwise} or proposal")
     if "proposal" in given and given.keys() - {"proposal", "reason", "key"}:
-        raise InvalidInput("a proposal is answered as it is: give nothing else with it")
+        raise InvalidInput("a proposal is answered unchanged: give no other argument")
     return "proposal" in given
 
 

@@ -24,7 +24,7 @@ COMMAND = "/memory"
 VERBS = frozenset({"list", "search", "delete", "undo", "proposals", "keep", "drop", "help"})
 WRITING_VERBS = frozenset({"delete", "undo", "keep", "drop"})
 MAX_LISTED = 100
-MAX_FOUND = 10
+MAX_RESULTS = 10
 MAX_NEAR = 3
 NO_MEMORIES = "No memories stored yet."
 USAGE = (
@@ -113,7 +113,7 @@ def _find_memories(space: Space, query: str, mode: Mode, limit: int) -> list[Mem
 def _search(space: Space, query: str) -> str:
     if not query:
         return "Usage: /memory search <words>"
-    found = _find_memories(space, query, "keyword", MAX_FOUND)
+    found = _find_memories(space, query, "keyword", MAX_RESULTS)
     head = f"🔎 Memories for '{one_line(query)}':"
     if not found:
         found = _find_memories(space, query, "hybrid", MAX_NEAR)

@@ -95,7 +95,7 @@ def parse_request(raw: bytes) -> ChatRequest:
     except UnicodeDecodeError as error:
         raise MalformedBody(f"the body is not UTF-8: {error.reason}") from error
     except JSONDecodeError as error:
-        raise MalformedBody(f"the body is not JSON: {error.msg} at place {error.pos}") from error
+        raise MalformedBody(f"the body is not JSON: {error.msg} at offset {error.pos}") from error
     except RecursionError as error:
         raise MalformedBody("the body is nested too deeply") from error
     except ValueError as error:

@@ -43,29 +43,32 @@ NDJSON = "application/x-ndjson"
 
 @router.get("/proposals", tags=["Proposals"], response_model=schemas.Proposals)
 async def proposals(access: ReadAccess, include_answered: bool = False) -> Response:
-    """What a model proposes to remember and nobody has answered yet, the oldest first."""
+    """List the proposals that wait for an answer, the oldest first."""
     found = await access.space().proposals(include_answered=include_answered)
     return Json({"proposals": found})
 
 
 @router.post("/proposals/{id:name}/accept", tags=["Proposals"], response_model=schemas.Memory)
 async def accept(access: WriteAccess, id: str, key: IdempotencyKey = None) -> Response:
-    """Remember what was proposed."""
+    """Accept a proposal: it becomes a memory."""
     return Json(await access.space().accept(id, key=key))
 
 
 @router.post("/proposals/{id:name}/reject", tags=["Proposals"], response_model=schemas.Proposal)
 async def reject(
-    access: WriteAccess, id: str, body: schemas.Reasoned | None = None, key: IdempotencyKey = None
+    access: WriteAccess,
+    id: str,
+    body: schemas.ReasonRequest | None = None,
+    key: IdempotencyKey = None,
 ) -> Response:
-    """Do not remember what was proposed."""
+    """Reject a proposal."""
     reason = None if body is None else body.reason
     return Json(await access.space().reject(id, reason=reason, key=key))
 
 
 @router.get("/jobs", tags=["Jobs"], response_model=schemas.Jobs)
 async def jobs(access: AdminAccess) -> Response:
-    """Everything that is to be done later, in every space; parked jobs included."""
+    """List the background jobs of every space, parked ones included."""
     return Json({"jobs": await access.server_context.store.jobs()})
 
 
@@ -93,7 +96,7 @@ async def drop(access: AdminAccess, space: str, job: schemas.Number) -> Response
     responses={200: {"content": {NDJSON: {"schema": {"type": "string"}}}}},
 )
 async def export(access: ReadAccess) -> Response:
-    """Every version of every memory and every event, one JSON document a line."""
+    """Export every version of every memory and every event, one JSON document a line."""
     records = await access.space().export()
 
     async def lines() -> AsyncIterator[bytes]:
@@ -142,7 +145,7 @@ async def changes(
     last_event_id: Annotated[str | None, Header(alias="Last-Event-ID")] = None,
     wait: Annotated[bool, Query(description="Whether to wait for further changes.")] = True,
 ) -> Response:
-    """The changes of a space as server-sent events; without ``after``, those from now on.
+    """Send the changes of a space as server-sent events; without ``after``, those from now on.
 
     An event says which memory or session changed and how, never its content. Its id is its
     position: send it as ``Last-Event-ID`` to continue after it.

@@ -44,13 +44,15 @@ async def memories(
         str | None, Query(description='JSON, such as `{"metadata.team": {"in": ["a", "b"]}}`.')
     ] = None,
     include_forgotten: bool = False,
-    valid_at: Annotated[str | None, Query(description="Only what held at this time.")] = None,
+    valid_at: Annotated[
+        str | None, Query(description="Only memories that are true at this time.")
+    ] = None,
     as_of: Annotated[str | None, Query(description="A position of the log, or a time.")] = None,
     limit: Annotated[int, Query(ge=1, le=schemas.MAX_LISTED)] = 50,
     after: Annotated[str | None, Query(description="`next` of the previous page.")] = None,
     order: Order = "newest",
 ) -> Response:
-    """The memories of a space, page by page."""
+    """List the memories of a space, page by page."""
     space = access.space()
     positions = access.positions(space)
     moment = None if as_of is None else parse_as_of(as_of)
@@ -80,11 +82,11 @@ async def memories(
 )
 @router.post("/memory", include_in_schema=False, status_code=201)
 async def remember(
-    access: WriteAccess, body: schemas.NewMemory, key: IdempotencyKey = None
+    access: WriteAccess, body: schemas.NewMemoryRequest, key: IdempotencyKey = None
 ) -> Response:
     """Remember one thing; 200 if the same text is remembered already.
 
-    409 with the existing memory if one of the same category and subject says something alike.
+    409 with the existing memory if one of the same category and subject says something similar.
     """
     given = body.model_dump(exclude={"content", "trust", "force"})
     space = _in_session(access, access.space(body.trust))
@@ -108,9 +110,9 @@ async def remember_many(
     return Json({"memories": shown}, 201)
 
 
-@router.get("/memory/{id:name}", tags=["Memories"], response_model=schemas.MemoryShown)
+@router.get("/memory/{id:name}", tags=["Memories"], response_model=schemas.MemoryDetails)
 async def show(request: Request, access: ReadAccess, id: str) -> Response:
-    """A memory with its whole history and its file, also when it was forgotten."""
+    """Return a memory with its whole history and its file, even a forgotten one."""
     space = access.space()
     memory, versions = await space.get(id), await space.history(id)
     shown = await access.positions(space).shown([version.position for version in versions])
@@ -128,11 +130,11 @@ async def show(request: Request, access: ReadAccess, id: str) -> Response:
 async def revise(
     access: WriteAccess,
     id: str,
-    body: schemas.Changed,
+    body: schemas.MemoryChanges,
     if_match: IfMatch = None,
     key: IdempotencyKey = None,
 ) -> Response:
-    """A new version of the same memory. What is not given stays as it is."""
+    """Write a new version of a memory. Fields that are not given stay as they are."""
     given = body.model_dump(exclude_unset=True)
     content, reason = given.pop("content", None), given.pop("reason", None)
     for name in ("category", "tags", "pinned"):
@@ -167,24 +169,27 @@ async def restore(access: WriteAccess, id: str, key: IdempotencyKey = None) -> R
 
 @router.post("/memory/{id:name}/erase", tags=["Memories"], response_model=schemas.Erased)
 async def erase(
-    access: AdminAccess, id: str, body: schemas.Erasing | None = None, key: IdempotencyKey = None
+    access: AdminAccess,
+    id: str,
+    body: schemas.EraseRequest | None = None,
+    key: IdempotencyKey = None,
 ) -> Response:
-    """Destroy every version of a memory. There is no way back."""
+    """Destroy every version of a memory. This cannot be undone."""
     with_source = body is not None and body.with_source
     return Json(await access.space().erase(id, with_source=with_source, key=key))
 
 
 @router.get("/categories", tags=["Memories"], response_model=schemas.Categories)
 async def categories(access: ReadAccess) -> Response:
-    """Every category by name, and how many memories it has."""
+    """List every category, by name, with the number of its memories."""
     found = await access.space().categories()
     named = [{"name": name, "memories": number} for name, number in found.items()]
     return Json({"categories": named})
 
 
 @router.post("/recall", tags=["Recall"], response_model=schemas.Hits)
-async def recall(access: ReadAccess, body: schemas.Question) -> Response:
-    """What is most worth knowing for a query, best first."""
+async def recall(access: ReadAccess, body: schemas.RecallRequest) -> Response:
+    """Return the memories and events that best answer a query, best first."""
     arguments = body.model_dump(exclude={"query"})
     arguments["as_of"] = await access.positions().moment(body.as_of)
     return Json({"hits": await _in_session(access).recall(body.query, **arguments)})
@@ -194,13 +199,13 @@ async def recall(access: ReadAccess, body: schemas.Question) -> Response:
 async def profile(
     access: ReadAccess, tokens: Annotated[int, Query(ge=1, le=1_000_000)] = 2000
 ) -> Response:
-    """The profile: what is known, as a block for a prompt; the same bytes for the same memories."""
+    """Return the profile, a block of memories for a prompt: same memories, same bytes."""
     return Json({"profile": await access.space().profile(tokens=tokens)})
 
 
 @router.get("/spaces", tags=["Server"], response_model=schemas.Spaces)
 async def spaces(request: Request) -> Response:
-    """The spaces that this token is for."""
+    """List the spaces that this token may use."""
     store, caller = get_server_context(request).store, require_caller(request, "read")
     found = [info for info in await store.spaces() if caller.sees(info.name)]
     if caller.user is not None:
@@ -210,7 +215,7 @@ async def spaces(request: Request) -> Response:
 
 @router.get("/whoami", tags=["Server"], response_model=schemas.WhoAmI)
 async def whoami(request: Request) -> Response:
-    """What this token may do."""
+    """Return the rights of this token."""
     caller = require_caller(request, "read")
     default = get_server_context(request).settings.space
     return Json(

@@ -1,4 +1,4 @@
-"""Pydantic models of what the REST routes receive and return."""
+"""Pydantic models of the requests and responses of the REST routes."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ SessionInfo, SpaceInfo, Proposal = (
     wire_model(model.Proposal),
 )
 Erased, SessionErased = wire_model(model.ErasureReport), wire_model(model.SessionErasure)
-SummaryShown, Imported = wire_model(model.Summary), wire_model(model.ImportReport)
+Summary, Imported = wire_model(model.Summary), wire_model(model.ImportReport)
 Scratchpad = wire_model(ScratchpadState, "Scratchpad")
 
 Events, Hits = _list_model("Events", "events", Event), _list_model("Hits", "hits", Hit)
@@ -87,7 +87,7 @@ class _ResponseModel(BaseModel):
     """Describes an answer in /openapi.json; the answer itself is made by ``to_json_value``."""
 
 
-class VersionShown(_ResponseModel):
+class VersionDetails(_ResponseModel):
     """One version of a memory."""
 
     version_number: int
@@ -110,7 +110,7 @@ class VersionShown(_ResponseModel):
 
 
 class Remembered(Memory):  # type: ignore[valid-type, misc]
-    """A memory that was just remembered, and what else is known of its subject."""
+    """A memory that was just remembered, and the other memories of its subject."""
 
     related: list[Memory]  # type: ignore[valid-type]
 
@@ -119,10 +119,10 @@ class RememberedMany(_ResponseModel):
     memories: list[Remembered] = Field(description="One for each item, in their order.")
 
 
-class MemoryShown(Memory):  # type: ignore[valid-type, misc]
+class MemoryDetails(Memory):  # type: ignore[valid-type, misc]
     """A memory and its versions."""
 
-    versions: list[VersionShown]
+    versions: list[VersionDetails]
     file: str | None = Field(description="The path inside the vault.")
     local_file: str | None = Field(
         description="The full path; only for the operator on that machine."
@@ -136,13 +136,13 @@ class Memories(_ResponseModel):
     position: int = Field(description="The last position of the log: follow changes from here.")
 
 
-class Category(_ResponseModel):
+class CategoryCount(_ResponseModel):
     name: str
     memories: int
 
 
 class Categories(_ResponseModel):
-    categories: list[Category]
+    categories: list[CategoryCount]
 
 
 class Health(_ResponseModel):
@@ -165,12 +165,12 @@ class WhoAmI(_ResponseModel):
     space: str = Field(description="The space that is used when none is named.")
 
 
-class SessionMade(_ResponseModel):
+class SessionReference(_ResponseModel):
     id: str
     forked_from: wire_model(model.Origin) | None = None  # type: ignore[valid-type]
 
 
-class ContextShown(wire_model(model.Context)):  # type: ignore[misc]
+class ContextDetails(wire_model(model.Context)):  # type: ignore[misc]
     """The parts of a context, and ``system``: all but the history as one text."""
 
     system: str
@@ -204,17 +204,17 @@ class NewItem(_RequestModel):
     source: str | None = None
     happened_at: Time | None = None
     expires_at: Time | None = None
-    valid_from: Time | None = Field(None, description="From when on it holds.")
-    valid_to: Time | None = Field(None, description="Until when it holds.")
+    valid_from: Time | None = Field(None, description="When it becomes true.")
+    valid_to: Time | None = Field(None, description="When it stops being true.")
     pinned: bool = False
     metadata: dict[str, Any] = Field({}, description="Any JSON object of up to 16 KiB.")
 
 
-class NewMemory(NewItem):
+class NewMemoryRequest(NewItem):
     trust: model.Trust | None = Field(None, description="Can only lower the trust of the token.")
     private: bool = Field(False, description="Only the session that the request names recalls it.")
     force: bool = Field(
-        False, description="Keep both when a memory of this subject says something alike."
+        False, description="Keep both if a memory of this subject says something similar."
     )
 
 
@@ -223,7 +223,7 @@ class NewMemories(_RequestModel):
     trust: model.Trust | None = Field(None, description="Can only lower the trust of the token.")
 
 
-class Changed(_RequestModel):
+class MemoryChanges(_RequestModel):
     content: str | None = None
     category: str | None = None
     subject: str | None = None
@@ -235,7 +235,7 @@ class Changed(_RequestModel):
     reason: str | None = None
 
 
-class Question(_RequestModel):
+class RecallRequest(_RequestModel):
     query: str
     limit: int = Field(5, ge=1, le=MAX_LISTED)
     mode: model.Mode = "hybrid"
@@ -247,7 +247,7 @@ class Question(_RequestModel):
     where: dict[str, Any] | None = Field(
         None, description='Conditions, such as `{"metadata.team": {"in": ["a", "b"]}}`.'
     )
-    valid_at: Time | None = Field(None, description="Only what held at this time.")
+    valid_at: Time | None = Field(None, description="Only memories that are true at this time.")
     as_of: Time | None = None
     ranking: str | None = None
     min_score: float | None = Field(None, description="Hits with a lower score are left out.")
@@ -257,15 +257,15 @@ class Question(_RequestModel):
     )
 
 
-class Erasing(_RequestModel):
+class EraseRequest(_RequestModel):
     with_source: bool = False
 
 
-class Reasoned(_RequestModel):
+class ReasonRequest(_RequestModel):
     reason: str | None = None
 
 
-class Noted(_RequestModel):
+class CheckpointRequest(_RequestModel):
     note: str = Field("", max_length=1_000)
 
 
@@ -278,25 +278,25 @@ class Messages(_RequestModel):
     messages: list[dict[str, Any]] = Field(min_length=1, max_length=MAX_APPENDED)
 
 
-class Resent(_RequestModel):
+class FollowRequest(_RequestModel):
     history: list[dict[str, Any]]
     session: str | None = None
 
 
-class ContextAsked(_RequestModel):
+class ContextRequest(_RequestModel):
     query: str | None = None
     tokens: int | None = Field(None, ge=1)
 
 
-class SummaryWritten(_RequestModel):
+class SummaryUpdate(_RequestModel):
     text: str
     upper: int = Field(ge=0, le=2**62)
     expected_epoch: int = Field(ge=0, le=2**62)
 
 
-class Items(_RequestModel):
+class ScratchpadItems(_RequestModel):
     items: list[str]
 
 
-class Code(_RequestModel):
+class LoginCode(_RequestModel):
     code: str

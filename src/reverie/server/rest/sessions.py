@@ -27,20 +27,22 @@ Limit = Annotated[int, Query(ge=1, le=schemas.MAX_LISTED)]
 async def list_sessions(
     access: ReadAccess, limit: Limit = 50, include_hidden: bool = False
 ) -> Response:
-    """The sessions of a space, the one with the newest event first."""
+    """List the sessions of a space, the one with the newest event first."""
     found = await access.space().sessions(limit=limit, include_hidden=include_hidden)
     return Json({"sessions": found})
 
 
-@router.post("", status_code=201, response_model=schemas.SessionMade)
+@router.post("", status_code=201, response_model=schemas.SessionReference)
 async def create_session(access: WriteAccess, body: schemas.NewSession | None = None) -> Response:
     """Choose the id of a new session, which exists from its first event on."""
     session = access.space().session(None if body is None else body.id)
     return Json({"id": session.id, "forked_from": None}, 201)
 
 
-@router.post("/follow", response_model=schemas.SessionMade)
-async def follow(access: WriteAccess, body: schemas.Resent, key: IdempotencyKey = None) -> Response:
+@router.post("/follow", response_model=schemas.SessionReference)
+async def follow(
+    access: WriteAccess, body: schemas.FollowRequest, key: IdempotencyKey = None
+) -> Response:
     """Store what is new in a history that a client sends whole each turn, and find its session."""
     session = await access.space_as_person().follow(body.history, session=body.session, key=key)
     return Json({"id": session.id, "forked_from": await session.forked_from})
@@ -48,7 +50,7 @@ async def follow(access: WriteAccess, body: schemas.Resent, key: IdempotencyKey 
 
 @router.get("/{id:name}", response_model=schemas.SessionInfo)
 async def info(access: ReadAccess, id: str) -> Response:
-    """How many events a session has, how it began, when it was last used."""
+    """Return the number of events, a preview, and when the session began and was last used."""
     return Json(await access.space().session(id).info())
 
 
@@ -61,7 +63,7 @@ async def events(
         int | None, Query(ge=1, le=2**62, description="The last sequence that is wanted.")
     ] = None,
 ) -> Response:
-    """The last events of a session, or the last until one of them; in order, verbatim."""
+    """Return the last events of a session, up to ``until`` if it is given; in order, verbatim."""
     found = await access.space().session(id).events(limit, until=until)
     return Json({"events": found})
 
@@ -77,48 +79,48 @@ async def append(
 
 @router.get("/{id:name}/memories", response_model=schemas.SessionMemories)
 async def memories(access: ReadAccess, id: str) -> Response:
-    """The memories that belong to this session alone."""
+    """List the memories that are private to this session."""
     return Json({"memories": await access.space().session(id).memories()})
 
 
 @router.get("/{id:name}/recalls", response_model=schemas.Recalls)
 async def recalls(access: ReadAccess, id: str) -> Response:
-    """What was recalled for each turn."""
+    """List what was recalled for each turn."""
     return Json({"recalls": await access.space().session(id).recalls()})
 
 
-@router.post("/{id:name}/context", response_model=schemas.ContextShown)
+@router.post("/{id:name}/context", response_model=schemas.ContextDetails)
 async def context(
-    access: ReadAccess, id: str, body: schemas.ContextAsked | None = None
+    access: ReadAccess, id: str, body: schemas.ContextRequest | None = None
 ) -> Response:
-    """What a model needs for the next turn: profile, summary, recalled memories, history."""
+    """Assemble the context for the next turn: profile, summary, recalled memories, history."""
     arguments: dict[str, Any] = {} if body is None else body.model_dump()
     # freeze stores the profile for later contexts, which a caller who may only read must not do.
     found = await access.space().session(id).context(**arguments, freeze=access.caller.may("write"))
     return Json({**to_json_value(found), "system": found.system})
 
 
-@router.get("/{id:name}/summary", response_model=schemas.SummaryShown)
+@router.get("/{id:name}/summary", response_model=schemas.Summary)
 async def summary(access: ReadAccess, id: str) -> Response:
-    """The rolling summary."""
+    """Return the rolling summary."""
     return Json(await access.space().session(id).summary())
 
 
-@router.put("/{id:name}/summary", response_model=schemas.SummaryShown)
-async def write_summary(access: WriteAccess, id: str, body: schemas.SummaryWritten) -> Response:
-    """Replace the summary that was read; ``applied`` is false when another was written since."""
+@router.put("/{id:name}/summary", response_model=schemas.Summary)
+async def write_summary(access: WriteAccess, id: str, body: schemas.SummaryUpdate) -> Response:
+    """Replace the summary; ``applied`` is false if another was written since it was read."""
     written = await access.space().session(id).write_summary(**body.model_dump())
     return Json(written)
 
 
 @router.get("/{id:name}/scratchpad", response_model=schemas.Scratchpad)
 async def scratchpad(access: ReadAccess, id: str) -> Response:
-    """The working list."""
+    """Return the working list."""
     return Json(await access.space().session(id).scratchpad.read())
 
 
 @router.put("/{id:name}/scratchpad", response_model=schemas.Scratchpad)
-async def write_scratchpad(access: WriteAccess, id: str, body: schemas.Items) -> Response:
+async def write_scratchpad(access: WriteAccess, id: str, body: schemas.ScratchpadItems) -> Response:
     """Replace the working list."""
     return Json(await access.space().session(id).scratchpad.write(body.items))
 
@@ -139,7 +141,10 @@ async def refresh(access: WriteAccess, id: str) -> Response:
 
 @router.post("/{id:name}/hide", status_code=204)
 async def hide(
-    access: WriteAccess, id: str, body: schemas.Reasoned | None = None, key: IdempotencyKey = None
+    access: WriteAccess,
+    id: str,
+    body: schemas.ReasonRequest | None = None,
+    key: IdempotencyKey = None,
 ) -> Response:
     """Take a session out of lists and every recall."""
     await access.space().session(id).hide(None if body is None else body.reason, key=key)

@@ -36,7 +36,9 @@ async def history(
 
 
 @router.post("/checkpoint", tags=["Vault"], response_model=schemas.Checkpoint)
-async def checkpoint(access: WriteAccess, body: schemas.Noted | None = None) -> Response:
+async def checkpoint(
+    access: WriteAccess, body: schemas.CheckpointRequest | None = None
+) -> Response:
     """Commit the whole vault with a note; ``commit`` is null when nothing changed."""
     note = "" if body is None else body.note
     commit = await _run_in_vault(access, partial(scoped_history.checkpoint, note=note))

@@ -155,9 +155,9 @@ def message(space: str, changes: Sequence[PendingChange]) -> str:
         shown = {each.path.rpartition("/")[2] for each in changes}
         return f"{name}: {'index' if shown == {layout.INDEX} else 'files'}"
     counts = Counter(found[1] for line in lines if (found := _OP.search(line)))
-    told = [f"{counts[op]} {done}" for op, done in _DONE.items() if counts[op]]
+    counted = [f"{counts[op]} {done}" for op, done in _DONE.items() if counts[op]]
     other = len(lines) - sum(counts.values())
-    told += [f"{other} in conversations"] if other else []
+    counted += [f"{other} in conversations"] if other else []
     more = len(lines) - MAX_LINES
     listed = [*lines[:MAX_LINES], *([f"and {more} more"] if more > 0 else [])]
-    return f"{name}: {', '.join(told)}\n\n" + "\n".join(f"- {line}" for line in listed)
+    return f"{name}: {', '.join(counted)}\n\n" + "\n".join(f"- {line}" for line in listed)

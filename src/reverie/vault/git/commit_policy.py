@@ -28,7 +28,7 @@ Kinds = tuple[str, ...]
 
 _LOG = re.compile(rf"{re.escape(layout.STATE_FOLDER)}/log(-\d{{6,}})?\.jsonl")
 _NAMES = f"{layout.STATE_FOLDER}/names.json"
-_SEEN = "clean:"
+_CHECKED = "clean:"
 _CHANGE = re.compile(r" ?\(\w+ \w+\)\Z")
 # Where a link of an index leads.
 _TARGET = re.compile(r"\]\([^()\s]*\)")
@@ -104,15 +104,15 @@ class CommitPolicy:
         found = self._kinds(_entries(raw[done:]))
         if not found and self._meta is not None:
             seen = {"size": len(raw), "digest": disk.digest(raw), "policy": self._name()}
-            self._meta.set_meta(_SEEN + path, json.dumps(seen))
+            self._meta.set_meta(_CHECKED + path, json.dumps(seen))
         return found
 
     def _done(self, path: str, raw: bytes) -> int:
         """Return how many bytes were checked before under the same policy."""
-        told = None if self._meta is None else self._meta.fact(_SEEN + path)
-        if told is None:
+        stored = None if self._meta is None else self._meta.fact(_CHECKED + path)
+        if stored is None:
             return 0
-        seen = json.loads(told)
+        seen = json.loads(stored)
         same = seen["policy"] == self._name() and seen["digest"] == disk.digest(raw[: seen["size"]])
         return int(seen["size"]) if same else 0
 
@@ -133,8 +133,8 @@ def _entries(raw: bytes) -> Iterator[Any]:
 def _names_in(raw: bytes) -> Iterator[str]:
     """Yield the names in the file of names, each by itself."""
     try:
-        told = json.loads(raw)
-        yield from (*told["folders"].values(), *told["former"].values())
+        names = json.loads(raw)
+        yield from (*names["folders"].values(), *names["former"].values())
     except (ValueError, KeyError, TypeError, AttributeError):
         yield _text(raw)
 

@@ -9,7 +9,7 @@ from reverie.vault.git.process import Git, disk_time, git_version
 from reverie.vault.git.repo import Repository
 
 MAX_PACKS = 50
-# Loose objects in one of 256 folders, from which git itself estimates their number.
+# The most loose objects in one of the 256 folders; git estimates their number in the same way.
 MAX_LOOSE = 27
 LEFT_BEHIND_SECONDS = 3600.0
 _LOCKS = ("index.lock", "HEAD.lock", "packed-refs.lock", "gc.pid", "objects/maintenance.lock")
@@ -54,7 +54,7 @@ def _is_in_use(git: Git, objects: Path) -> bool:
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """Remove what a killed git left: unfinished packs, and the mark of one just written."""
+    """Remove the files of a killed git: unfinished packs, and ``.keep`` files of new ones."""
     now = disk_time(folder)
     for path in (*folder.glob("tmp_*"), *folder.glob("*.keep")):
         with contextlib.suppress(OSError):

@@ -39,7 +39,15 @@ DEFAULT_EMAIL = "reverie@reverie.invalid"
 PRIVATE_MODE = "0600"
 _UMASK = 0o077 if os.name == "posix" else -1
 
-_KEPT = ("PATH", "TMPDIR", "TMP", "TEMP", "SYSTEMROOT", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+_PASSED_VARIABLES = (
+    "PATH",
+    "TMPDIR",
+    "TMP",
+    "TEMP",
+    "SYSTEMROOT",
+    "LD_LIBRARY_PATH",
+    "DYLD_LIBRARY_PATH",
+)
 _ENVIRONMENT = {
     "HOME": os.devnull,
     "XDG_CONFIG_HOME": os.devnull,
@@ -145,7 +153,7 @@ def find_git(root: Path, facts: MetaStore | None = None) -> str | None:
 
 
 def _environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
-    kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    kept = {name: os.environ[name] for name in _PASSED_VARIABLES if name in os.environ}
     return {**kept, **_ENVIRONMENT, **(more or {})}
 
 
@@ -311,7 +319,7 @@ class GitPipe:
         self._in: IO[bytes] = process.stdin or io.BytesIO()
         self._out = process.stdout
 
-    def say(self, *parts: bytes) -> None:
+    def write(self, *parts: bytes) -> None:
         for part in parts:
             self._in.write(part)
 

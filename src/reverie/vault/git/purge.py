@@ -33,10 +33,11 @@ from reverie.vault.git.repo import Repository
 from reverie.vault.git.rewrite import read_contents, rewrite
 from reverie.vault.git.search import find_bytes, find_files_with
 from reverie.vault.layout import ParsedPath
+from reverie.vault.state import Name
 from reverie.vault.vault import Vault
 
 ERASED = "(erased)"
-# A shorter text may well be a part of other words.
+# A shorter text is not searched for: it may be part of other words.
 LONG = 16
 _CHANGE = re.compile(
     r"^(?P<before>(?:- |[^:\n]{1,200}: )?)(?P<said>.*)\((?P<op>\w+) (?P<id>\w+)\)$", re.M
@@ -49,29 +50,30 @@ _ASIDE = f"{layout.STATE_FOLDER}/{log_file.DAMAGED_FILE}"
 _FORMER_ID = re.compile(r"(?:--\w+)?(?:\.conflict-v[\d-]+)?\.md\Z")
 _TURN = re.compile(r".*:([1-9]\d{0,14})", re.DOTALL)
 
-Named = tuple[Scope, str]
-
 
 @dataclass
 class ErasedEntries:
     """The entries that the store erased, and those whose content was overwritten."""
 
-    lines: dict[Named, log_file.LogLine] = field(default_factory=dict)
+    lines: dict[Name, log_file.LogLine] = field(default_factory=dict)
     """Entries by their uuid, as they are now."""
-    memories: set[Named] = field(default_factory=set)
-    reworded: set[Named] = field(default_factory=set)
-    """Memories of which some versions lost their words."""
-    sessions: set[Named] = field(default_factory=set)
-    """Those of which nothing is left, and that were not begun again."""
-    events: dict[Named, set[int]] = field(default_factory=dict)
-    forks: dict[Named, list[tuple[str, int]]] = field(default_factory=dict)
+    memories: set[Name] = field(default_factory=set)
+    reworded: set[Name] = field(default_factory=set)
+    """Memories with versions whose content was overwritten."""
+    sessions: set[Name] = field(default_factory=set)
+    """Sessions that were erased and have no later events."""
+    events: dict[Name, set[int]] = field(default_factory=dict)
+    forks: dict[Name, list[tuple[str, int]]] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self.lines)
 
-    def affected_summaries(self) -> dict[Named, int]:
-        """Sessions whose summaries may hold what was erased, if they reach so far."""
-        found = dict[Named, int]()
+    def affected_summaries(self) -> dict[Name, int]:
+        """Return the sessions whose summaries may quote erased events, with the first such event.
+
+        A summary that covers that sequence may; so may the summaries of forks made after it.
+        """
+        found = dict[Name, int]()
         waiting = [(name, min(events)) for name, events in self.events.items()]
         while waiting:
             name, first = waiting.pop()
@@ -90,15 +92,15 @@ class ScrubReport:
     commits: int
     files: int
     texts: int
-    """How many different erased texts were looked for."""
+    """The number of different erased texts that were searched for."""
     found: tuple[str, ...]
     short: int = 0
-    """How many were too short to be told from other words."""
+    """The number of erased texts that are too short to search for."""
 
 
 def collect_erasures(lines: Iterable[log_file.LogLine]) -> ErasedEntries:
-    """Collect from the lines of a vault's log what was erased."""
-    gone, ended, living = ErasedEntries(), set[Named](), set[Named]()
+    """Collect the erased entries from the lines of a vault's log."""
+    gone, ended, living = ErasedEntries(), set[Name](), set[Name]()
     for line in lines:
         scope, op, body = Scope(line["space"], line["user"]), line.get("op"), line.get("body")
         memory, session, sequence = line.get("memory"), line.get("session"), line.get("sequence")
@@ -117,9 +119,9 @@ def collect_erasures(lines: Iterable[log_file.LogLine]) -> ErasedEntries:
         if memory and overwritten:
             gone.reworded.add((scope, memory))
         if memory and body is None:
-            # No line says so if the space was no longer mirrored.
+            # The log has no erase line if the space was no longer mirrored at that time.
             gone.memories.add((scope, memory))
-        # Hiding a session and bringing it back say nothing, and have no body.
+        # Entries that hide or restore a session never have a body.
         if overwritten or (body is None and (memory or op not in {"hide", "restore"})):
             gone.lines[scope, str(line.get("uuid"))] = line
         if isinstance(body, dict):
@@ -145,7 +147,7 @@ def scrub(vault: Vault) -> ScrubReport:
             return None
 
     eraser = Eraser(vault.folders.parse_history, gone, current)
-    # First a look at all of it: an index or a summary may quote what a later commit erases.
+    # Read all of the history first: an index or a summary may quote a text that was erased later.
     read_contents(repository, eraser.clean_file)
     clean_copies(vault, eraser, next(iter(gone.lines))[0].space)
     done = rewrite(repository, change_blob=eraser.clean_file, change_message=eraser.clean_message)
@@ -162,7 +164,7 @@ def scrub(vault: Vault) -> ScrubReport:
 
 @dataclass
 class _ErasedTexts:
-    """The erased texts of one owner, and how index files and commit subjects quote them."""
+    """The erased texts of one owner, and the forms in which index files and subjects quote them."""
 
     texts: set[str] = field(default_factory=set)
     lines: set[str] = field(default_factory=set)
@@ -176,10 +178,9 @@ class _ErasedTexts:
 
 
 def clean_copies(vault: Vault, eraser: Eraser, space: str) -> None:
-    """Remove erased content from what was set aside: damaged log lines, and conflict copies.
+    """Remove erased content from damaged log lines and from conflict copies.
 
-    A person may have edited a copy since; what they wrote stays. Changed log lines are committed
-    with ``space``.
+    A person's edits in a copy stay. Changed log lines are committed with ``space``.
     """
     path = vault.own / log_file.DAMAGED_FILE
     if disk.stamp(path) is not None:
@@ -217,28 +218,28 @@ class Eraser:
         self._gone = gone
         self._current = current
         self._summed = gone.affected_summaries()
-        self._said: defaultdict[Scope, _ErasedTexts] = defaultdict(_ErasedTexts)
+        self._texts_by_scope: defaultdict[Scope, _ErasedTexts] = defaultdict(_ErasedTexts)
         self._scopes = {scope for scope, _ in gone.lines}
         self._erased_ids = {id for _, id in gone.memories}
         self._reworded_ids: defaultdict[str, list[Scope]] = defaultdict(list)
         for scope, id in gone.reworded:
             self._reworded_ids[id].append(scope)
-        # Versions that say something else by now.
-        self._versions: defaultdict[Named, set[str]] = defaultdict(set)
-        # The memories whose content each path had, and whether that was erased.
-        self._stood: defaultdict[str, dict[str, bool]] = defaultdict(dict)
+        # Versions by memory, as text, whose content was overwritten.
+        self._versions: defaultdict[Name, set[str]] = defaultdict(set)
+        # By path: the memories whose content it had, and whether that content was erased.
+        self._memories_by_path: defaultdict[str, dict[str, bool]] = defaultdict(dict)
         # The names of files that were made from erased words, for memories that still exist.
-        self._named: defaultdict[Named, set[str]] = defaultdict(set)
+        self._named: defaultdict[Name, set[str]] = defaultdict(set)
 
     @property
     def texts(self) -> set[str]:
-        return {text for said in self._said.values() for text in said.texts}
+        return {text for said in self._texts_by_scope.values() for text in said.texts}
 
     @property
     def names(self) -> set[bytes]:
-        """The names of files that only erased memories had, made from their words."""
+        """The file names made from the content of erased memories, and of no others."""
         by_name: defaultdict[str, set[bool]] = defaultdict(set)
-        for path, memories in self._stood.items():
+        for path, memories in self._memories_by_path.items():
             by_name[path.rpartition("/")[2]].update(memories.values())
         living = [name for name, erased in by_name.items() if False in erased]
         return {
@@ -275,13 +276,15 @@ class Eraser:
         return after if plain is None else render.add_seal(after)
 
     def see(self, scope: Scope, path: str, id: str) -> None:
-        """Note that a path is that of a memory's file."""
-        self._stood[path][id] = (scope, id) in self._gone.memories
+        """Record the path of a memory's file."""
+        self._memories_by_path[path][id] = (scope, id) in self._gone.memories
 
     # -- messages -----------------------------------------------------------------------------
 
     def clean_message(self, message: str) -> str:
-        def told(found: re.Match[str]) -> str:
+        """Replace the erased texts that a commit message quotes."""
+
+        def clean_subject(found: re.Match[str]) -> str:
             id, said = found["id"], found["said"].strip().removesuffix("…")
             if id not in self._erased_ids and not any(
                 self._is_quoted(scope, said) for scope in self._reworded_ids.get(id, ())
@@ -289,14 +292,14 @@ class Eraser:
                 return found[0]
             return f"{found['before']}{ERASED} ({found['op']} {id})"
 
-        return self._changed_subject(_CHANGE.sub(told, message))
+        return self._changed_subject(_CHANGE.sub(clean_subject, message))
 
     def _changed_subject(self, message: str) -> str:
-        """A subject that was cut off before the id of its memory."""
+        """Replace the erased text in a subject that was cut off before the id of its memory."""
         subject, end, body = message.partition("\n")
         if not subject.endswith("…"):
             return message
-        for scope in self._said:
+        for scope in self._texts_by_scope:
             start = f"{one_line(scope.space)}: "
             said = _CUT_END.sub("", subject.removeprefix(start)).rstrip()
             if subject.startswith(start) and self._is_quoted(scope, said):
@@ -304,8 +307,10 @@ class Eraser:
         return message
 
     def _is_quoted(self, scope: Scope, said: str) -> bool:
-        """Whether an erased text begins so."""
-        return bool(said) and any(line.startswith(said) for line in self._said[scope].lines)
+        """Whether an erased text begins with this quotation."""
+        return bool(said) and any(
+            line.startswith(said) for line in self._texts_by_scope[scope].lines
+        )
 
     # -- the log ------------------------------------------------------------------------------
 
@@ -321,7 +326,7 @@ class Eraser:
         return log_file.encode_line(now)
 
     def learn(self, scope: Scope, line: log_file.LogLine, now: log_file.LogLine) -> None:
-        """Learn from an entry what it said before it was erased."""
+        """Collect the texts that an entry had before it was erased."""
         body, left = line.get("body"), now.get("body")
         if not isinstance(body, dict):
             return
@@ -330,15 +335,15 @@ class Eraser:
             self._versions[scope, id].add(str(line.get("version")))
         for text in _texts(body):
             if text not in kept:
-                self._said[scope].add(text)
+                self._texts_by_scope[scope].add(text)
         content, subject = body.get("content"), body.get("subject")
-        # A subject that stays says nothing that was erased.
+        # A subject that was not erased may stay in the name of a file.
         stays = subject and isinstance(left, dict) and left.get("subject") == subject
         if id and isinstance(content, str) and not stays:
             self._named[scope, id].add(names.file_stem(subject, content))
 
     def _is_about(self, raw: bytes) -> bool:
-        """Whether a line that is no part of the log, and maybe only half of one, is about it."""
+        """Whether a damaged line, maybe only a part of one, belongs to an erased entry."""
         line = log_file.decode_line(raw) or log_file.decode_partial_line(raw)
         scope, memory = Scope(line.get("space", ""), line.get("user")), line.get("memory", "")
         if (scope, memory) in self._gone.memories:
@@ -356,15 +361,15 @@ class Eraser:
         if not id:
             return self._bare(scope, path, raw, document)
         gone = (scope, id) in self._gone.memories or self._is_reworded(scope, id, path, document)
-        self._stood[path][id] = gone
+        self._memories_by_path[path][id] = gone
         if not gone:
             return raw
         if (scope, id) in self._gone.memories:
-            self._said[scope].add(document.content)
+            self._texts_by_scope[scope].add(document.content)
         return None
 
     def _is_reworded(self, scope: Scope, id: str, path: str, document: Document) -> bool:
-        """Whether a file shows a version whose words are gone, or is called after them."""
+        """Whether a file shows a version whose content was overwritten, or is named after it."""
         if (scope, id) not in self._gone.reworded:
             return False
         stems = names.possible_stems(_FORMER_ID.sub(".md", path.rpartition("/")[2]))
@@ -372,19 +377,19 @@ class Eraser:
         return is_named or document.text("version") in self._versions.get((scope, id), ())
 
     def _bare(self, scope: Scope, path: str, raw: bytes, document: Document) -> bytes | None:
-        """A person's file that was committed before it had an id, or without it."""
-        stood = set(self._stood[path].values())
+        """Clean the file of a memory without an id, such as one committed before it got its id."""
+        stood = set(self._memories_by_path[path].values())
         said = any(
             frontmatter.equal_ignoring_crlf(document.content.strip("\r\n"), text.strip("\r\n"))
-            for text in self._said[scope].texts
+            for text in self._texts_by_scope[scope].texts
         )
         if stood == {True} or (said and stood != {False}):
-            self._said[scope].add(document.content)
+            self._texts_by_scope[scope].add(document.content)
             return None
         return raw
 
     def _record(self, place: ParsedPath, path: str, raw: bytes, plain: bytes) -> bytes | None:
-        """Turns, a summary, or what a person made of them."""
+        """Clean a file with turns or a summary, which a person may have edited."""
         document = frontmatter.load(raw)
         name = (place.scope, place.session or "")
         gone, role = self._gone.events.get(name, set()), document.text("role")
@@ -395,31 +400,31 @@ class Eraser:
         if role != "turns" and named is not None:
             if int(named[1]) not in gone:
                 return plain
-            self._said[place.scope].add(document.content)
+            self._texts_by_scope[place.scope].add(document.content)
             return None
         kept, erased = render.remove_events(plain, gone)
         for text in erased:
-            self._said[place.scope].add(text)
+            self._texts_by_scope[place.scope].add(text)
         empty = role == "turns" and erased and next(render.parse_events(kept), None) is None
         return None if empty and place.what == "turns" else kept
 
-    def _summary(self, name: Named, document: Document, plain: bytes) -> bytes | None:
-        """One that reaches to what was erased may say it in other words."""
+    def _summary(self, name: Name, document: Document, plain: bytes) -> bytes | None:
+        """Remove a summary that covers erased events; it may quote them in other words."""
         upper, first = document.text("covers_to") or "", self._summed.get(name)
         reached = int(upper) if upper.isascii() and upper.isdecimal() else first or 0
         if first is not None and reached >= first:
             return None
-        for text in map(_encoded, self._said[name[0]].texts):
+        for text in map(_encoded, self._texts_by_scope[name[0]].texts):
             plain = plain.replace(text, ERASED.encode()) if len(text) >= LONG else plain
         return plain
 
     def _index(self, scope: Scope, path: str, raw: bytes, *, copy: bool) -> bytes:
-        """Without the links that lead to what was erased, or quote it."""
-        labels, folder = self._said[scope].labels, path.rpartition("/")[0]
+        """Remove the links of an index file that lead to erased memories or quote them."""
+        labels, folder = self._texts_by_scope[scope].labels, path.rpartition("/")[0]
 
         def stays(link: re.Match[bytes]) -> bool:
             target = unquote(link[2].decode(errors="replace"))
-            memories = self._stood.get(f"{folder}/{target}", {})
+            memories = self._memories_by_path.get(f"{folder}/{target}", {})
             if memories and all(memories.values()):
                 return False
             stems = names.possible_stems(_FORMER_ID.sub(".md", target.rpartition("/")[2]))
@@ -428,7 +433,7 @@ class Eraser:
             reworded = any((scope, id) in self._gone.reworded for id in memories)
             if copy and reworded:
                 return False
-            # Another memory may well say the same.
+            # A living memory may have the same content.
             return link[1] not in labels or bool(
                 memories and not reworded and not any(memories.values())
             )
@@ -439,12 +444,12 @@ class Eraser:
             if link is None or stays(link):
                 kept.append(line)
             elif added := line[link.end() :].strip():
-                # What a person added to the line.
+                # Keep the text that a person added to the line.
                 kept.append(b"- " + added + b"\n")
         return b"".join(kept)
 
     def _erased_stems(self, scope: Scope) -> set[str]:
-        """Return the names that files of erased memories were made from."""
+        """Return the stems that files of erased memories were named by."""
         return {
             stem
             for (owner, id), stems in self._named.items()
@@ -454,7 +459,7 @@ class Eraser:
 
 
 def _is_of_memory(raw: bytes, path: str, place: ParsedPath) -> bool:
-    """Whether a copy that was kept beside a file is that of a memory, and of no record."""
+    """Whether a conflict copy is that of a memory, and not of a session or an index."""
     is_record = place.session is not None or layout.is_index_copy(path.rpartition("/")[2])
     return bool(frontmatter.load(raw).text("conflict_of")) or not is_record
 
@@ -467,7 +472,7 @@ def _texts(body: dict[str, Any]) -> list[str]:
 
 
 def _needles(text: str) -> list[bytes]:
-    """Stretches of a text in every form in which it is written."""
+    """Return substrings of a text, in every form in which files quote it."""
     return [part.encode() for form in _forms(text) for part in sample_substrings(form)]
 
 
@@ -484,4 +489,4 @@ def _forms(text: str) -> Iterator[str]:
 
 
 def _encoded(text: str) -> bytes:
-    return render.replace_surrogates(text).encode()
+    return render.to_utf8_text(text).encode()

@@ -45,14 +45,15 @@ from reverie.write.secret_policy import Redaction
 IGNORED = (
     ".reverie/files.db*",
     ".reverie/lock",
-    # What the vault shows is for 'vault init' to say, and not for a commit that is checked out.
+    # 'vault init' sets which spaces the vault shows, not a commit that is checked out.
     ".reverie/vault.json",
     "*.tmp",
     "*.swp",
     ".DS_Store",
     ".obsidian/workspace*",
 )
-# What Reverie writes again with every change would hide the rest in 'git log -p'.
+# No diffs of files that Reverie rewrites with every change: they would hide the others in
+# 'git log -p'.
 ATTRIBUTES = ("* -text", ".reverie/** -diff", "MEMORY.md -diff")
 SUBJECT = 100
 NAME = 80
@@ -75,10 +76,10 @@ _IMPORT = (
 )
 # A line that makes ``fast-import`` end without writing the commit that it has begun.
 _ABORT = b"M 0\n"
-_GONE = (b"", b"")
-# The modes of a folder and of a repository inside, which is no file of the vault.
+_ABSENT = (b"", b"")
+# The modes of a folder, and of a nested repository, which is not a file of the vault.
 _FOLDER, _NESTED = b"040000", b"160000"
-# Settings that may name a program, or that are not those of a new repository: git is asked then.
+# Settings that may name a program, or that a new repository does not have: then git is asked.
 _SPECIAL = re.compile(
     rb"hook|include|worktreeconfig|objectformat|filemode(?![ \t]*=[ \t]*true$)", re.I | re.M
 )
@@ -183,14 +184,15 @@ class Repository:
         git = self.git
         git.require_no_lock("index.lock")
         tree = self._ready(git)
-        names = self._spread(git, tree, given)
+        names = self._expand_folders(git, tree, given)
         about = _message(self._policy.message(message)), _person(self._policy.message(author))
         for attempt in range(ATTEMPTS):
             head = self._head(git)
             new, lines = self._write(git, tree, head, names, *about)
             if not new:
                 return None
-            # The index first: left behind alone it says "staged", the branch alone "reverted".
+            # The index first: if only it is updated, git shows the changes as staged; if only the
+            # branch is, as reverted.
             git.run("update-index", "-z", "--index-info", given=lines, wait=0)
             try:
                 old = head or "0" * len(new)
@@ -198,7 +200,7 @@ class Repository:
                 git.run("update-ref", "-m", "reverie", "--stdin", "-z", given=line, wait=0)
             except VaultError:
                 now = self._head(git)
-                # It may have been ended when it was done.
+                # Git may have been killed after it had updated the branch.
                 if now == new:
                     return new
                 if attempt + 1 == ATTEMPTS or now == head:
@@ -232,9 +234,9 @@ class Repository:
             return []
         ids = git.run("rev-list", f"--max-count={limit}", "HEAD", "--", *below).split()
         commits = []
-        with git.open_pipe("cat-file", "--batch") as talk:
+        with git.open_pipe("cat-file", "--batch") as pipe:
             for commit_id in ids:
-                commits.append((commit_id, CommitOrTag.parse(talk.object(commit_id)[1])))
+                commits.append((commit_id, CommitOrTag.parse(pipe.object(commit_id)[1])))
         asked = b"".join(
             commit_id + b"".join(b" " + one for one in commit.all(b"parent")[:1]) + b"\n"
             for commit_id, commit in commits
@@ -310,10 +312,12 @@ class Repository:
                 fine=(0, 1, 128),
             ).strip()
         if not found or not _COMMIT_ID.fullmatch(found):
-            raise VaultError(f"{name!r} names no commit of {self.root}: take an id from the log")
+            raise VaultError(
+                f"{name!r} is not a commit of {self.root}: use an id from 'reverie vault log'"
+            )
         return found.decode()
 
-    def _spread(self, git: Git, tree: WorkTree, given: list[str]) -> list[str]:
+    def _expand_folders(self, git: Git, tree: WorkTree, given: list[str]) -> list[str]:
         """Replace folders by the changed files below them."""
         names: set[str] = set()
         head: str | None = None
@@ -341,43 +345,43 @@ class Repository:
         when = b"%d +0000" % (self._clock.now() // 1000)
         lines, new, process, aborted = b"", b"", 0, False
         try:
-            with git.open_pipe(*_IMPORT) as talk:
-                process = talk.process
-                talk.say(b"feature done\n", f"commit {_PRIVATE_REF}\n".encode(), b"mark :1\n")
-                talk.say(b"author %s %s\n" % (author, when))
-                talk.say(f"committer {DEFAULT_AUTHOR} <{DEFAULT_EMAIL}> ".encode(), when, b"\n")
-                talk.say(b"data %d\n" % len(message), message, b"\n")
+            with git.open_pipe(*_IMPORT) as pipe:
+                process = pipe.process
+                pipe.write(b"feature done\n", f"commit {_PRIVATE_REF}\n".encode(), b"mark :1\n")
+                pipe.write(b"author %s %s\n" % (author, when))
+                pipe.write(f"committer {DEFAULT_AUTHOR} <{DEFAULT_EMAIL}> ".encode(), when, b"\n")
+                pipe.write(b"data %d\n" % len(message), message, b"\n")
                 if head is not None:
-                    talk.say(b"from %s\n" % head.encode())
-                lines = b"".join(self._say_changes(git, talk, tree, head, names))
+                    pipe.write(b"from %s\n" % head.encode())
+                lines = b"".join(self._write_changes(git, pipe, tree, head, names))
                 if lines:
-                    new = talk.ask(b"\nget-mark :1\n")
-                    # The ref was needed for the stream; ending on nothing, it is never written.
-                    talk.say(f"reset {_PRIVATE_REF}\nfrom {'0' * len(new)}\n\ndone\n".encode())
+                    new = pipe.ask(b"\nget-mark :1\n")
+                    # The stream needs a ref. Reset to no commit at the end, it is never written.
+                    pipe.write(f"reset {_PRIVATE_REF}\nfrom {'0' * len(new)}\n\ndone\n".encode())
                 else:
                     aborted = True
-                    talk.say(_ABORT)
+                    pipe.write(_ABORT)
         except VaultError:
             if not aborted:
                 raise
             (git.folder / f"fast_import_crash_{process}").unlink(missing_ok=True)
         return new.decode(), lines
 
-    def _say_changes(
-        self, git: Git, talk: GitPipe, tree: WorkTree, head: str | None, names: Iterable[str]
+    def _write_changes(
+        self, git: Git, pipe: GitPipe, tree: WorkTree, head: str | None, names: Iterable[str]
     ) -> Iterator[bytes]:
-        """Say to ``fast-import`` which files changed, and yield the input for ``update-index``."""
+        """Write the changed files to ``fast-import``, and yield the input for ``update-index``."""
         # Removals first: where a file was, a folder may be now.
         ordered = sorted(names, key=tree.has)
         for start in range(0, len(ordered), AT_ONCE):
             some = ordered[start : start + AT_ONCE]
-            stored = {} if head is None else _ask_stored(talk, some)
+            stored = {} if head is None else _ask_stored(pipe, some)
             for name in some:
-                before, found = stored.get(name, _GONE), tree.read(name)
+                before, found = stored.get(name, _ABSENT), tree.read(name)
                 mode, blob = now = tree.identify(found)
                 if now == before or before[0] == _NESTED or not self._is_clean(name, found):
                     continue
-                talk.say(*_modified(name, found))
+                pipe.write(*_modified(name, found))
                 removed_folder = found is None and before[0] == _FOLDER
                 for each in _listed(git, head, "-r", name) if removed_folder else (name,):
                     id = blob or b"0" * len(before[1])
@@ -422,13 +426,13 @@ def _modified(name: str, found: tuple[bytes, bytes] | None) -> Iterator[bytes]:
     yield b"\n"
 
 
-def _ask_stored(talk: GitPipe, names: list[str]) -> Stored:
+def _ask_stored(pipe: GitPipe, names: list[str]) -> Stored:
     """Return mode and id of paths in the commit that ``fast-import`` continues."""
-    talk.say(*(b"ls %s\n" % quote_path(os.fsencode(name)) for name in names))
-    talk.flush()
+    pipe.write(*(b"ls %s\n" % quote_path(os.fsencode(name)) for name in names))
+    pipe.flush()
     found = {}
     for name in names:
-        about = talk.line().partition(b"\t")[0].split(b" ")
+        about = pipe.line().partition(b"\t")[0].split(b" ")
         if about[0] != b"missing":
             found[name] = (about[0], about[2])
     return found
@@ -463,7 +467,7 @@ def _listed(git: Git, commit: str | None, *options: str) -> Stored:
 
 
 def _differing(tree: WorkTree, names: list[str], stored: Stored) -> list[str]:
-    before = ((name, stored.get(name, _GONE)) for name in names)
+    before = ((name, stored.get(name, _ABSENT)) for name in names)
     return [
         name
         for name, (mode, id) in before
@@ -472,7 +476,7 @@ def _differing(tree: WorkTree, names: list[str], stored: Stored) -> list[str]:
 
 
 def _paths_of(git: Git, commits: bytes) -> dict[bytes, tuple[str, ...]]:
-    """Of each line, a commit and the parent to compare it with."""
+    """Return the changed paths of each commit; a line of ``commits`` is a commit and a parent."""
     said = iter(
         git.run(
             *("diff-tree", "--stdin", "--root", "-r", "-z", "--no-renames", "--no-ext-diff"),
@@ -504,7 +508,7 @@ def _git_folder(root: Path) -> Path:
     except (OSError, UnicodeError) as error:
         raise VaultError(f"{dot} cannot be read ({error}): repair or remove it") from error
     if not text.startswith("gitdir: "):
-        raise VaultError(f"{dot} is a file and names no repository: repair or remove it")
+        raise VaultError(f"{dot} is a file that names no repository: repair or remove it")
     return Path(os.path.normpath(root / text.removeprefix("gitdir: ").strip("\r\n")))
 
 

@@ -41,7 +41,7 @@ _PERSON = re.compile(rb"[^<>\n]* <[^<>\n]*> \d+ [+-]\d{4}")
 _FIRST_ID = 1 << 64
 _MODES = {b"100644", b"100755", b"120000", b"160000"}
 _SIGNATURE = b"\n-----BEGIN "
-# What git notes for its next command; none of it is needed once nothing is in progress.
+# Files that git keeps for its next command; none is needed when nothing is in progress.
 _LEFT_OVER = (
     *("ORIG_HEAD", "FETCH_HEAD", "AUTO_MERGE", "REBASE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD"),
     *("COMMIT_EDITMSG", "MERGE_MSG", "MERGE_RR", "SQUASH_MSG", "TAG_EDITMSG", "NOTES_EDITMSG"),
@@ -85,7 +85,7 @@ class Staged(NamedTuple):
 def rewrite(
     repo: Repository, *, change_blob: ChangeBlob, change_message: ChangeMessage
 ) -> RewriteReport:
-    """Every content at every path and every message of every ref goes through the two calls.
+    """Pass every content at every path, and every message of every ref, through the two calls.
 
     None removes a file from that commit. Contents are passed once for each path, work tree files
     never. Authors, committers and dates stay; commits that become empty stay as well.
@@ -110,7 +110,7 @@ def rewrite(
 
 
 def read_contents(repo: Repository, visit: Callable[[str, bytes], object]) -> None:
-    """Pass every content of the history, and of what is staged, once for each of its paths."""
+    """Call ``visit`` with each content of the history and the index, once for each of its paths."""
     with _writable(repo) as git, git.open_pipe("cat-file", "--batch") as objects:
         history = _History(git, objects, _Sources.of(git))
         for path, name in history.contents():
@@ -140,7 +140,7 @@ def _writable(repo: Repository) -> Iterator[Git]:
 
 @dataclass(frozen=True, slots=True)
 class _Sources:
-    """Everything from which objects of a repository are reached."""
+    """Everything that keeps objects of a repository reachable."""
 
     folders: list[Path]
     refs: list[Ref]
@@ -168,7 +168,7 @@ class _History:
         self.object = objects.object
         self.sources = sources
         self.parents: dict[bytes, list[bytes]] = {}
-        # Commits that stand for a tree which a ref or a tag names.
+        # Temporary commits, by the tree that a ref or a tag names without a commit.
         self.tree_commits: dict[bytes, bytes] = {}
         self._blobs: list[bytes] = []
         for ref in sources.refs:
@@ -176,7 +176,7 @@ class _History:
         notes = [ref.id for ref in sources.refs if ref.name.startswith("refs/notes/")]
         others = [ref.id for ref in sources.refs if not ref.name.startswith("refs/notes/")]
         self.commits = self._order([*others, *sources.stashes, *self.tree_commits.values()])
-        # Notes are named after commits, so they come when those have their new names.
+        # Notes are named after commits, so they are rewritten after these have their new ids.
         known = set(self.commits)
         self.notes = [one for one in self._order(notes) if one not in known]
 
@@ -195,7 +195,7 @@ class _History:
                 yield found
 
     def changes(self, commits: list[bytes]) -> Iterator[tuple[bytes, bytes, bytes]]:
-        """Yield what each commit changed against its first parent: commit, path and content id.
+        """Yield the changes of each commit against its first parent: commit, path and content id.
 
         The id is empty for a file that was removed.
         """
@@ -218,7 +218,7 @@ class _History:
                         yield commit, path, b"" if mode == b"000000" else new
 
     def _add_target(self, name: bytes, kind: bytes) -> None:
-        """Tags and refs may keep a tree or a content that no commit has."""
+        """Add the tree or content that a ref or tag names, since no commit may have it."""
         while kind == b"tag":
             tag = self.read(name)
             name, kind = tag.one(b"object"), tag.one(b"type")
@@ -228,7 +228,7 @@ class _History:
             self.tree_commits[name] = self.git.run("commit-tree", name.decode()).strip()
 
     def _order(self, roots: Iterable[bytes]) -> list[bytes]:
-        """Commits reachable from the roots, parents first."""
+        """Return the commits reachable from the roots, parents first."""
         given = b"".join(one + b"\n" for one in roots)
         if not given:
             return []
@@ -318,7 +318,7 @@ class _Rewriter:
         self.files += 1
         self._changed[path, name] = None
         if new is not None:
-            importer.say(b"blob\ndata %d\n" % len(new), new, b"\n")
+            importer.write(b"blob\ndata %d\n" % len(new), new, b"\n")
             self._changed[path, name] = object_id(b"blob", new, self._hash_name).encode()
 
     def _note_path(self, path: bytes) -> bytes:
@@ -388,18 +388,18 @@ class _Rewriter:
         ):
             given.write(revisions)
             given.seek(0)
-            importer.say(b"feature done\n")
+            importer.write(b"feature done\n")
             with self._git.open_pipe(*export, given=given) as exporter:
                 try:
-                    parser.run(_ExportReader(exporter), SimpleNamespace(write=importer.say))
+                    parser.run(_ExportReader(exporter), SimpleNamespace(write=importer.write))
                 except (SystemExit, AttributeError, AssertionError, ValueError) as error:
                     raise VaultError(f"history cannot be parsed ({error})") from error
-            # The ref was needed for the stream alone; ending on nothing, it is never written.
-            importer.say(b"reset %s\nfrom %s\n\ndone\n" % (_STREAM_REF, self.nothing))
+            # The stream needs a ref. Reset to no commit at the end, it is never written.
+            importer.write(b"reset %s\nfrom %s\n\ndone\n" % (_STREAM_REF, self.nothing))
         return marked
 
     def _restore_headers(self, commits: list[bytes]) -> None:
-        """Write commits again where the stream lost a header; and those after them."""
+        """Write commits again whose headers the stream lost, and their descendants."""
         again = set[bytes]()
         for one in commits:
             old = self._history.read(one)
@@ -432,7 +432,7 @@ class _Rewriter:
             for key, value in old.headers
             if key not in _SIGNED
         )
-        # A signature of what it no longer is.
+        # The signature is of the old message, so it is dropped.
         message = (b"\n" + message).partition(_SIGNATURE)[0][1:] or message
         if not message.endswith(b"\n"):
             message += b"\n"
@@ -458,8 +458,8 @@ class _Rewriter:
 class _ExportReader:
     """The output of ``fast-export``, in lines that git-filter-repo can parse.
 
-    It knows ids of 40 digits only; a longer one is passed as the number that it is. A malformed
-    author gets another name, and the commit its own header later.
+    git-filter-repo knows ids of 40 digits only, so a longer one is passed as a number. A malformed
+    author is replaced here, and restored by ``_restore_headers``.
     """
 
     def __init__(self, pipe: GitPipe) -> None:
@@ -494,7 +494,7 @@ def _hex(name: bytes | int | None) -> bytes:
 
 
 def _has_odd_headers(commit: CommitOrTag) -> bool:
-    """Whether a commit has what is lost in a stream of ``fast-export``."""
+    """Whether a commit has headers that a stream of ``fast-export`` loses."""
     names = [name for name, _ in commit.headers]
     people = commit.all(b"author") + commit.all(b"committer")
     return (
@@ -505,7 +505,7 @@ def _has_odd_headers(commit: CommitOrTag) -> bool:
 
 
 def _require_whole(git: Git) -> None:
-    """What would make the erased come back, or be looked for elsewhere."""
+    """Raise VaultError if erased objects would stay, or if a part of the history is elsewhere."""
     pattern = (
         r"^(gc\.recentobjectshook|extensions\.(refstorage|partialclone|preciousobjects)"
         r"|remote\..*\.promisor)$"
@@ -517,13 +517,15 @@ def _require_whole(git: Git) -> None:
         if entry != b"extensions.refstorage\nfiles"
     ]
     if bad:
-        raise VaultError(f"history with the setting {bad[0]!r} cannot be rewritten: remove it")
+        raise VaultError(f"the git setting {bad[0]!r} prevents rewriting the history: remove it")
     if (git.common() / "shallow").exists():
-        raise VaultError("a part of the history is not here: run 'git fetch --unshallow' first")
+        raise VaultError("the repository is a shallow clone: run 'git fetch --unshallow' first")
     for logs in (place / "logs" for place in _folders(git)):
         for path in chain([logs], logs.rglob("*")):
             if path.is_symlink():
-                raise VaultError(f"{path} is a link, and logs are emptied: remove it")
+                raise VaultError(
+                    f"{path} is a symbolic link, but a rewrite empties git's logs: remove the link"
+                )
 
 
 def _folders(git: Git) -> list[Path]:
@@ -532,7 +534,7 @@ def _folders(git: Git) -> list[Path]:
 
 
 def _refs(git: Git, place: Path) -> Iterator[Ref]:
-    """All but those that only name another one; a HEAD counts when it is on no branch."""
+    """Yield all refs except symbolic ones, and HEAD if it is detached."""
     there = replace(git, folder=place)
     shape = "--format=%(objectname) %(objecttype) %(refname)%00%(symref)"
     for line in there.run("for-each-ref", shape).splitlines():
@@ -547,12 +549,12 @@ def _refs(git: Git, place: Path) -> Iterator[Ref]:
 
 
 def _is_local(name: str) -> bool:
-    """Refs that each work tree has for itself."""
+    """Whether each work tree has a ref of this name for itself."""
     return name.startswith(("HEAD", "refs/worktree/", "refs/bisect/", "refs/rewritten/"))
 
 
 def _stash_log(git: Git) -> Path:
-    """The log of the stashes: all but the newest are in it only."""
+    """Return the log of the stashes, the only place that names all but the newest."""
     return git.common() / "logs" / "refs" / "stash"
 
 
@@ -567,9 +569,9 @@ def _stashes(git: Git) -> list[tuple[bytes, bytes]]:
 
 
 def _write_stash_log(git: Git, rewriter: _Rewriter) -> None:
-    """Name the new stashes, with their new subjects.
+    """Write the log of the stashes with their new ids and subjects.
 
-    Switching the ref added a line. After a kill before this, the newest stash is there twice.
+    Updating the ref added a line. After a kill before this, the newest stash is listed twice.
     """
     log, last = b"", rewriter.nothing
     for old, person in _stashes(git):
@@ -593,21 +595,21 @@ def _staged(git: Git, place: Path) -> Iterator[Staged]:
 
 
 def _restage(git: Git, place: Path, changed: list[tuple[Staged, bytes]]) -> None:
-    """Write the git index again, even if nothing changed: it may hold more than what is staged."""
+    """Write the git index again, even if nothing changed: its extensions may name old objects."""
     if not (place / "index").exists():
         return
     there = replace(git, folder=place)
     lines = b"".join(line for _, line in changed)
     options = ("--force-write-index", "--clear-resolve-undo", "-z", "--index-info")
     there.run("update-index", *options, given=lines)
-    # What is not in the work tree would else be taken for deleted.
+    # Without this flag, git takes files that are not in the work tree for deleted.
     away = b"".join(entry.path + b"\0" for entry, _ in changed if entry.away)
     if away:
         there.run("update-index", "--skip-worktree", "-z", "--stdin", given=away)
 
 
 def _switch(git: Git, folders: list[Path], refs: list[tuple[Ref, str, bytes | None]]) -> int:
-    """All refs of a work tree in one transaction, which fails if one of them moved meanwhile."""
+    """Update the refs of each work tree in one transaction; it fails if a ref moved meanwhile."""
     count = 0
     for place in folders:
         lines = []
@@ -629,7 +631,7 @@ def _switch(git: Git, folders: list[Path], refs: list[tuple[Ref, str, bytes | No
 
 
 def _clean(git: Git, folders: list[Path]) -> None:
-    """Everything that no ref and no index holds goes."""
+    """Remove all objects and files of git that no ref and no index needs."""
     for place in folders:
         for path in (place / "logs").rglob("*"):
             if path.is_file() and path != _stash_log(git):

@@ -15,15 +15,15 @@ from reverie.vault.git.repo import Repository
 _PIECE = 1 << 20
 _DELTAS = {6, 7}
 _STEP = 8
-# So many needles are looked for one after the other: that is quicker.
+# Up to this many needles are searched for one after the other, which is faster.
 FEW = 64
 
 
 class _Needles:
-    """Many needles, looked for at the cost of one.
+    """Searches for many needles in one pass.
 
-    Bytes are compared eight at a time: a long needle holds eight that begin where we look, wherever
-    it lies itself.
+    Eight bytes are compared at every eighth offset: a needle of 15 bytes or more has eight bytes
+    that start at such an offset, wherever it is.
     """
 
     def __init__(self, needles: Iterable[bytes]) -> None:
@@ -50,7 +50,7 @@ class _Needles:
         return any(one in data for part in alike for one in self._by_part[part])
 
     def are_in_any(self, pieces: Iterable[bytes]) -> bool:
-        """Also where one lies across two pieces."""
+        """Whether the pieces contain a needle, which may cross from one piece to the next."""
         rest = b""
         for piece in pieces:
             whole = rest + piece
@@ -74,28 +74,29 @@ def find_bytes(repo: Repository, *needles: bytes) -> list[str]:
 
 
 def find_files_with(root: Path, needles: Iterable[bytes]) -> list[str]:
-    """The files below a folder, git's own aside, that hold one of these or are called so."""
+    """Return the files below a folder, except ``.git``, that contain a needle or have it in their
+    name."""
     wanted = _Needles(needles)
     return list(_files(root, wanted, root, None, without=root / ".git"))
 
 
 def _objects(git: Git, wanted: _Needles) -> Iterator[tuple[str, str]]:
-    """Every object that git can name, those of packs and of other places it borrows from too."""
+    """Yield the objects that contain a needle, also in packs and in alternate repositories."""
     every = ("--batch-all-objects", "--unordered", "--buffer", "--batch")
-    with git.open_pipe("cat-file", *every) as talk:
-        talk.close_stdin()
-        while head := talk.maybe_line():
+    with git.open_pipe("cat-file", *every) as pipe:
+        pipe.close_stdin()
+        while head := pipe.maybe_line():
             name, kind, *size = head.decode("ascii", "replace").split(" ")
             if not size:
                 raise VaultError(
                     f"object {name} of {git.root} cannot be read, so the search is incomplete: "
                     "run 'git fsck' there"
                 )
-            pieces = talk.pieces(int(size[0]))
+            pieces = pipe.pieces(int(size[0]))
             hit = wanted.are_in_any(pieces)
             for _ in pieces:
                 pass
-            talk.exactly(1)
+            pipe.exactly(1)
             if hit:
                 yield name, kind
 
@@ -103,9 +104,9 @@ def _objects(git: Git, wanted: _Needles) -> Iterator[tuple[str, str]]:
 def _files(
     place: Path, wanted: _Needles, above: Path, packs: Path | None, without: Path | None = None
 ) -> Iterator[str]:
-    """Names and bytes of files as they are, and what git wrote compressed and then forgot.
+    """Yield the files whose name, bytes or decompressed content have a needle.
 
-    ``packs`` is where git knows what lies in a pack, and has told it.
+    ``packs`` is the folder whose packs git itself has read already.
     """
 
     def unreadable(error: OSError) -> None:
@@ -146,7 +147,7 @@ def _file_has(path: Path, wanted: _Needles, packs: Path | None) -> bool:
 
 
 def _inflated(data: bytes) -> Iterator[bytes]:
-    """As much as there is: a killed git may have written half of it."""
+    """Decompress as much as possible: a killed git may have written only a part."""
     inflate = zlib.decompressobj()
     try:
         while data and not inflate.eof:
@@ -157,7 +158,7 @@ def _inflated(data: bytes) -> Iterator[bytes]:
 
 
 def _pack_has(data: bytes, wanted: _Needles) -> bool:
-    """A pack without its index, maybe cut: object by object, as far as it goes."""
+    """Whether an object of a pack has a needle; the pack has no index and may be cut off."""
     place = 12
     while place < len(data) - 20:
         byte = data[place]
@@ -182,7 +183,7 @@ def _pack_has(data: bytes, wanted: _Needles) -> bool:
 
 
 def _inflated_at(data: bytes, place: int) -> tuple[bytes, int]:
-    """One compressed stretch, and where it ends."""
+    """Decompress the stream at an offset; return its content and end."""
     inflate = zlib.decompressobj()
     content = []
     while place < len(data) and not inflate.eof:

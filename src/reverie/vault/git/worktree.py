@@ -23,7 +23,9 @@ def check_path(path: str) -> str:
     """Return a path below the vault that git can store, or raise VaultError."""
     parts = path.split("/")
     if "\0" in path or any(part in {"", ".", ".."} or _is_git(part) for part in parts):
-        raise VaultError(f"{path!r} is no path of a file in the vault: give one below its folder")
+        raise VaultError(
+            f"{path!r} is not a path of a file in the vault: give one below its folder"
+        )
     try:
         os.fsencode(path)
     except UnicodeEncodeError as error:

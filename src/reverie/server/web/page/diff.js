@@ -3,7 +3,7 @@
 import { el } from "./dom.js";
 
 // Beyond this many comparisons the middle is shown as taken out and put in whole.
-const MOST = 4_000_000;
+const MAX_COMPARISONS = 4_000_000;
 const AROUND = 12;
 
 /** [kind, text] pairs: "same", "out" or "in". */
@@ -35,7 +35,7 @@ function words(text) {
 
 /** The longest common part of both, and what stands between. */
 function compared(old, now) {
-  if (!old.length || !now.length || old.length * now.length > MOST)
+  if (!old.length || !now.length || old.length * now.length > MAX_COMPARISONS)
     return [
       ["out", old.join("")],
       ["in", now.join("")],

@@ -60,10 +60,10 @@ export function jobs(main) {
 
   function card(job) {
     const at = path`/api/jobs/${job.space}/${job.id}`;
-    const act = (method, where, told) =>
+    const act = (method, where, message) =>
       guarded(async () => {
         await ask(method, where, { scoped: false });
-        say(told);
+        say(message);
         await load();
       });
     const drop = deed(

@@ -50,7 +50,7 @@ function hits({ hits, asked }) {
           { class: "quiet note" },
           strong.length
             ? "What follows is weak, and would not get into a prompt."
-            : "Nothing fits well; this is what comes nearest.",
+            : "No good match; these are the nearest.",
         )
       : null,
     strong.length < hits.length ? rows(hits.slice(strong.length)) : null,
