@@ -22,7 +22,8 @@ ARGUMENTS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-PATIENCE_MS = 20_000
+# A loaded machine may keep a browser waiting for long; what never comes is still noticed.
+PATIENCE_MS = 60_000
 # Told by the browser itself when something is tried that the policy forbids.
 LISTENER = """
 window.violations = [];

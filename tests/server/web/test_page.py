@@ -535,6 +535,8 @@ def test_lost_server_connection_is_shown_and_recovers(
     with window(browser, f"http://127.0.0.1:{port}") as seen:
         with run_in_thread(serving, bound):
             seen.open("#/memories", serving.token)
+            # The feed may answer before the list: without a row, no key would ask the server.
+            shows(seen.rows().first)
             shows(seen.page.locator(".live"), "live")
         shows(seen.page.locator(".live"), "waits for the server")
         seen.press("j", "x")
