@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import logging
+import pkgutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -50,8 +51,9 @@ def every_error(kind: type[ReverieError] = ReverieError) -> Iterator[type[Reveri
 
 def server_errors() -> list[type[ReverieError]]:
     """Every typed error of the package but those about what the caller gave."""
-    # It defines one. The cases must not depend on which tests were imported before.
-    importlib.import_module("reverie.embed.openai")
+    # The cases must not depend on which modules were imported before.
+    for module in pkgutil.walk_packages(reverie.__path__, "reverie."):
+        importlib.import_module(module.name)
     found = [each for each in every_error() if each.__module__.startswith("reverie.")]
     return sorted(set(found) - OF_CALLERS, key=lambda each: each.__name__)
 
