@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from reverie import Origin, Session, Space
-from reverie.write import proposals
+from reverie.write import events, proposals
+from reverie.write.owners import NEW_MEMORY, session_target
+from reverie.write.writer import WriteStamp, open_writer
 
 Message = dict[str, Any]
 HERE = Origin("s", 1)
@@ -51,7 +53,14 @@ def propose(
     subject: str | None = None,
 ) -> str:
     """The id of a new proposal, made as learning makes them."""
-    with space.writer() as w:
+    with space.writer(session_target(origin.session)) as w:
         proposed = proposals.ProposedFact(content, category, subject, "rules")
         proposals.propose(w, origin, proposed, "heard it")
     return space.proposals()[-1].id
+
+
+def append_as_shared(space: Space, session: str, *messages: dict[str, Any]) -> None:
+    """Append messages as earlier versions did for a handle without a user: as the space's own."""
+    prepared = events.prepare_messages(space.runtime, messages)
+    with open_writer(space.runtime, space.author, NEW_MEMORY) as w:
+        events.append(w, session, prepared, WriteStamp())

@@ -111,17 +111,27 @@ class Origin(NamedTuple):
     sequence: int
 
 
+# In place of a user: the owner of what was said without a name, and of what was learned from it.
+# No user can have this name, because names have no control characters.
+UNNAMED = "\tunnamed"
+
+
 @dataclass(frozen=True, slots=True)
 class Scope:
     """What a handle can see: a space, and in it the memories of one user or session.
 
     Names are compared for equality, never by prefix. Without a ``user`` the scope is the shared
-    memories of the space.
+    memories of the space; ``UNNAMED`` is in place of a user for what was said without a name.
     """
 
     space: str
     user: str | None = None
     session: str | None = None
+
+    @property
+    def shown_user(self) -> str | None:
+        """The user that people are shown: None for what belongs to nobody in particular."""
+        return None if self.user == UNNAMED else self.user
 
 
 @dataclass(frozen=True, slots=True)

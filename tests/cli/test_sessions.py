@@ -541,7 +541,7 @@ def test_a_scope_sees_only_its_own_sessions(reverie: CommandLine) -> None:
     assert texts(reverie, "chat") == ["shared canary"]
     assert reverie.json("sessions", "scratchpad", "chat")["items"] == []
     hers = reverie.json("recall", "said canary", "--space", "work", "--user", "alice")["hits"]
-    assert {hit["event"]["user"] for hit in hers} == {None, "alice"}
+    assert {hit["event"]["user"] for hit in hers} == {"alice"}
     assert "canary" not in json.dumps(hers)
 
 

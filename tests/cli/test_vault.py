@@ -52,7 +52,7 @@ def test_vault_init_writes_only_given_spaces_and_one_file_per_turn(
     )
     assert found["spaces"] == ["ana", "work"]
     assert sorted(path.name for path in root.iterdir() if path.name[0] != ".") == ["ana", "work"]
-    assert list(root.glob("ana/sessions/*/chat/turns/user/*.md"))
+    assert list(root.glob("ana/users/unnamed/sessions/*/chat/turns/user/*.md"))
     assert "ana, work" in reverie.text("vault", "status")
 
 
@@ -259,7 +259,7 @@ def test_command_updates_the_vault_before_it_ends(reverie: CommandLine, root: Pa
     reverie.run("restore", id)
     assert path.exists()
     reverie.run("sessions", "append", "chat", "hello there")
-    turns = next(root.glob("default/sessions/*/chat/turns.md"))
+    turns = next(root.glob("default/users/unnamed/sessions/*/chat/turns.md"))
     assert "hello there" in turns.read_text("utf-8")
     reverie.run("erase", id, "--yes")
     assert not path.exists()

@@ -25,6 +25,7 @@ from reverie import (
     Summary,
 )
 from reverie.embed.tokens import count_tokens
+from reverie.model import UNNAMED, Scope
 from reverie.text.messages import tool_calls_of, tool_result_ids
 from reverie.write.writer import LEARNER
 from tests.conftest import DAY, HOUR, START, FakeClock, Stores
@@ -92,7 +93,8 @@ def test_context_has_its_parts_in_order(stores: Stores) -> None:
 
 def test_context_shows_new_learned_memories_with_write_policy_notify(stores: Stores) -> None:
     store = stores.open(write_policy="notify")
-    space, learner = store.space("ana"), store.space("ana", actor=LEARNER, trust="model")
+    space = store.space("ana")
+    learner = store.scoped_space(Scope("ana", UNNAMED), actor=LEARNER, trust="model")
     session = space.session("s")
     session.append(user("My cat is Tom"))
     learner.remember("The cat is Tom", origin=Origin("s", 1))

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from reverie import KeyConflict, Store
+from reverie import KeyConflict, Scope, Store
 from reverie.engine import log
 from reverie.errors import StoreBusy
 from reverie.history import match
+from reverie.model import UNNAMED
 from reverie.protocols import Transaction
 from reverie.text.messages import digest
 from reverie.write import events
@@ -195,7 +196,7 @@ def test_matching_a_long_history_takes_few_sql_statements(
         history = conversation("a known beginning", "and its reply", *map(str, range(length)))
         resent = match.read_history(space.runtime, history)
         with space.runtime.engine.read() as tx:
-            owner = log.resolve_owner(tx, space.author.scope)
+            owner = log.resolve_owner(tx, Scope(space.name, UNNAMED))
             assert owner is not None
             kind = type(tx)
             sound = kind.all

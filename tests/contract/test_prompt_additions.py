@@ -9,6 +9,7 @@ import pytest
 from reverie import InvalidInput, Ranking, Space
 from reverie.embed.tokens import count_tokens
 from tests.conftest import Stores
+from tests.messages import append_as_shared
 
 ABOUT = "the ferry to Naxos leaves at seven"
 
@@ -135,7 +136,7 @@ def test_prompt_additions_log_the_recall_for_the_latest_user_message(space: Spac
 
 def test_prompt_additions_separate_user_and_shared_sessions_of_one_name(stores: Stores) -> None:
     store = stores.open()
-    store.space("team").session("daily").append(user(f"Note that {ABOUT}"))
+    append_as_shared(store.space("team"), "daily", user(f"Note that {ABOUT}"))
     mine = store.space("team", user="ana").follow([user("ferry to Naxos?")], session="daily")
     assert ABOUT in mine.prompt_additions("ferry to Naxos").recalled
 

@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 
 from reverie import RANKINGS, Event, Hit, Origin, Ranking, Scope, Session, Space, Store
 from reverie.engine import log
+from reverie.model import UNNAMED
 from reverie.recall import near_duplicates
 from reverie.write import embeddings
 from tests.conftest import DAY, HOUR, PROVE, START, FakeClock, FakeEmbedder, Stores, engine_of, rows
-from tests.messages import conversation, reply, user
+from tests.messages import append_as_shared, conversation, reply, user
 
 # No question by itself: those are not recalled.
 QUESTION = "You must tell me where you got that accordion."
@@ -274,9 +275,9 @@ def test_neighbour_score_does_not_cross_owners(store: Store) -> None:
 
 
 def test_origin_score_does_not_cross_owners(store: Store) -> None:
-    shared, bo = store.space("ana"), store.space("ana", user="bo")
-    for handle in (shared, bo):
-        append_turns(handle, "It was a gift from grandma, long ago")
+    bo = store.space("ana", user="bo")
+    append_as_shared(store.space("ana"), "s", user("It was a gift from grandma, long ago"))
+    append_turns(bo, "It was a gift from grandma, long ago")
     bo.remember("The necklace is from Sweden", origin=Origin("s", 1))
     apart = Ranking(collapse=False)
     hits = bo.recall("necklace from Sweden", ranking=apart, limit=10, explain=True)
@@ -399,9 +400,9 @@ def test_same_words_of_two_speakers_are_two_hits(space: Space) -> None:
 
 def test_same_session_name_of_two_owners_is_two_sessions(store: Store) -> None:
     """Their names may be equal."""
-    shared, bo = store.space("ana"), store.space("ana", user="bo")
-    for handle in (shared, bo):
-        append_turns(handle, BOSS)
+    bo = store.space("ana", user="bo")
+    append_as_shared(store.space("ana"), "s", user(BOSS))
+    append_turns(bo, BOSS)
     hits = bo.recall("Alec boss green tea")
     assert {hit.event.user for hit in hits if hit.event is not None} == {None, "bo"}
 
@@ -563,7 +564,7 @@ STORED = {
 
 def vectors_of(store: Store, count: int) -> list[Any]:
     with engine_of(store).read() as tx:
-        owner, current = log.resolve_owner(tx, Scope("ana")), embeddings.read(tx)
+        owner, current = log.resolve_owner(tx, Scope("ana", UNNAMED)), embeddings.read(tx)
         assert owner is not None and current is not None
         return list(tx.vectors(owner, current.number, np.arange(count)).tolist())
 
@@ -575,7 +576,8 @@ def test_append_neither_rewrites_nor_reembeds_older_events(stores: Stores) -> No
     session = append_turns(space, QUESTION, ANSWER, "word " * 400)
     space.remember("zebra", origin=Origin("s", 1))
     before = {name: rows(store, sql) for name, sql in STORED.items()}
-    count = len(before["passages"])
+    # The second column is the owner: memories are shared, and numbered by themselves.
+    count = sum(row[1] != log.SHARED_OWNER for row in before["passages"])
     vectors = vectors_of(store, count)
     for text in ("And when was that?", "Last year, in spring.", "sentence " * 300):
         embedder.forget_calls()

@@ -9,7 +9,7 @@ from reverie.engine import log
 from reverie.learn import changes, learner
 from reverie.learn.changes import PlannedChange, StalePlan, UserTurn
 from reverie.learn.prompts import Decision, Fact
-from reverie.model import Scope
+from reverie.model import UNNAMED, Scope
 from reverie.write.writer import LEARNER, Author, Writer
 from tests.conftest import Stores, engine_of
 from tests.messages import user
@@ -17,7 +17,7 @@ from tests.messages import user
 
 def turn_of(store: Store, session: str, sequence: int) -> UserTurn:
     with engine_of(store).read() as tx:
-        owner = log.resolve_owner(tx, Scope("ana"))
+        owner = log.resolve_owner(tx, Scope("ana", UNNAMED))
         assert owner is not None
         (entry,) = [
             entry
@@ -33,10 +33,10 @@ def apply(
     runtime = store.runtime
     prepared = changes.prepare(runtime, planned, "test")
     with runtime.engine.write() as tx:
-        owner = log.resolve_owner(tx, Scope("ana"))
+        owner = log.resolve_owner(tx, Scope("ana", UNNAMED))
         assert owner is not None
         position = log.last_position(tx, owner) if seen is None else seen
-        w = Writer(tx, runtime, owner, Author(Scope("ana"), LEARNER, "model"))
+        w = Writer(tx, runtime, owner, Author(Scope("ana", UNNAMED), LEARNER, "model"))
         changes.apply(w, turn, prepared, position, "test")
 
 

@@ -566,11 +566,10 @@ class Sessions(RuleBasedStateMachine):
     def recall(self, who: str | None, word: str, name: str) -> None:
         """Every event with the word is found; anything else that is found is next to one."""
         options: dict[str, Any] = {"mode": "keyword", "limit": 500, "ranking": EACH}
-        wanted = {
-            (user, id, text)
-            for user in {who, None}
-            for id, text in self.owners[user].found(word).items()
-        }
+        wanted = {(who, id, text) for id, text in self.owners[who].found(word).items()}
+        # What is remembered without a user is shared; what is said without one is not.
+        shared = {id: text for id, (text, _) in self.owners[None].learned.items() if word in text}
+        wanted |= {(None, id, text) for id, text in shared.items()}
         hits = self.space(who).recall(word, explain=True, **options)
         found = by_id(hits)
         assert {*found} == wanted and len(found) == len(wanted)

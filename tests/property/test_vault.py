@@ -122,7 +122,7 @@ class VaultActions:
         if not found:
             return None
         scope, memory = self.chance.choice(sorted(found, key=lambda pair: pair[1].id))
-        space = self.kept.store.space(scope.space, user=scope.user)
+        space = self.kept.store.space(scope.space, user=scope.shown_user)
         return space, memory
 
     def file(self, what: str = "memory") -> str | None:
@@ -307,7 +307,7 @@ class VaultActions:
     def texts(self) -> Iterator[str]:
         """Everything that either side still says."""
         for scope in scopes(self.kept.store):
-            space = self.kept.store.space(scope.space, user=scope.user)
+            space = self.kept.store.space(scope.space, user=scope.shown_user)
             for record in space.export():
                 body = record["body"] or {}
                 yield body.get("content", "")

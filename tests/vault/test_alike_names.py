@@ -117,8 +117,10 @@ def test_session_named_after_a_day_is_moved_into_its_month(tmp_path: Path, turns
     s.append({"role": "assistant", "content": "hello back"})
     s.space.remember("a fact of the session")
     kept.sync()
-    month = "ana/sessions/2026-01"
-    shutil.move(kept.root / month / "2026-11-18", kept.root / "ana/sessions/2026-11-18")
+    month = "ana/users/unnamed/sessions/2026-01"
+    shutil.move(
+        kept.root / month / "2026-11-18", kept.root / "ana/users/unnamed/sessions/2026-11-18"
+    )
     (kept.root / month).rmdir()
     forget_names(kept)
     report = kept.sync()
@@ -390,9 +392,10 @@ def test_summary_of_a_session_named_after_a_day_is_moved(tmp_path: Path) -> None
     s.write_summary("they said hello", upper=1, expected_epoch=s.summary().epoch)
     kept.sync()
     shutil.move(
-        kept.root / "ana/sessions/2026-01/2026-11-18", kept.root / "ana/sessions/2026-11-18"
+        kept.root / "ana/users/unnamed/sessions/2026-01/2026-11-18",
+        kept.root / "ana/users/unnamed/sessions/2026-11-18",
     )
-    (kept.root / "ana/sessions/2026-01").rmdir()
+    (kept.root / "ana/users/unnamed/sessions/2026-01").rmdir()
     forget_names(kept)
     report = kept.sync()
     assert not report.remembered
@@ -502,9 +505,10 @@ def test_later_summary_of_a_session_named_after_a_day_is_a_summary(tmp_path: Pat
     s.append({"role": "user", "content": "hello there"})
     kept.sync()
     shutil.move(
-        kept.root / "ana/sessions/2026-01/2026-11-18", kept.root / "ana/sessions/2026-11-18"
+        kept.root / "ana/users/unnamed/sessions/2026-01/2026-11-18",
+        kept.root / "ana/users/unnamed/sessions/2026-11-18",
     )
-    (kept.root / "ana/sessions/2026-01").rmdir()
+    (kept.root / "ana/users/unnamed/sessions/2026-01").rmdir()
     forget_names(kept)
     kept.sync()
     s.write_summary("they said hello", upper=1, expected_epoch=s.summary().epoch)
@@ -639,7 +643,8 @@ def test_erased_session_is_not_recorded_in_another_month(tmp_path: Path) -> None
     kept.sync()
     s.erase()
     kept.sync()
-    assert len(recorded(kept)["folders"]) <= 1
+    sessions = [path for path in recorded(kept)["folders"] if "/sessions/" in path]
+    assert len(sessions) <= 1
 
 
 def test_renaming_keeps_a_space_apart_from_one_named_like_its_former_folder(tmp_path: Path) -> None:

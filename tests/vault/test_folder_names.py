@@ -14,6 +14,7 @@ from reverie.text import frontmatter
 from reverie.vault import folder_names, service
 from reverie.vault.git.repo import Repository
 from reverie.vault.vault import Vault
+from tests.messages import append_as_shared
 from tests.vault.vaults import Kept, assert_equal
 
 LONG = "x" * 150
@@ -44,7 +45,9 @@ def old(tmp_path: Path) -> Kept:
         handle.remember(f"more of {space[:20]}", subject="Alec")
         handle.forget(handle.remember("gone").id)
         for session in ("My Chat/1", "chat"):
-            handle.session(session).append({"role": "user", "content": f"hi from {space[:20]}"})
+            said = {"role": "user", "content": f"hi from {space[:20]}"}
+            # Earlier versions stored as shared what was said without a name.
+            append_as_shared(handle, session, said)
         handle.session("chat").hide()
     kept.sync()
     folders, moves = kept.folders(), dict[Path, Path]()

@@ -106,7 +106,7 @@ def test_vault_log_truncated_anywhere_is_repaired(kept: Kept, keep: int) -> None
     kept.ana.remember("one more")
     kept.mirror()
     assert_log(kept)
-    assert path.read_bytes().startswith(raw)
+    assert set(raw.splitlines()) < set(path.read_bytes().splitlines())
     assert_equal(kept)
 
 

@@ -37,7 +37,7 @@ def test_deleted_files_of_a_space_no_longer_mirrored_are_not_forgotten(
     path = kept.of(two)
     kept.init(kept.root, ["ana"])
     kept.path(path).unlink()
-    kept.path("eve/sessions/2026-01/chat/turns.md").unlink()
+    kept.path("eve/users/unnamed/sessions/2026-01/chat/turns.md").unlink()
     assert not kept.sync(path) and not kept.sync()
     assert eve.get(two.id).forgotten_at is None and session.info().hidden_at is None
     kept.init(kept.root)

@@ -79,7 +79,7 @@ def test_mirror_writes_users_sessions_notes_and_configured_spaces(kept: Kept) ->
     kept.store.space("other").remember("not shown")
     kept.mirror()
     assert kept.of(user).startswith("ana/users/bob/facts/")
-    assert kept.of(own).startswith("ana/sessions/2026-01/chat/notes/")
+    assert kept.of(own).startswith("ana/users/unnamed/sessions/2026-01/chat/notes/")
     assert not kept.path("other").exists()
     assert all(line["space"] == "ana" for line in kept.log_lines())
 

@@ -218,7 +218,7 @@ def test_deleted_file_that_could_not_be_forgotten_is_retried(
     kept.sync()
     for verb, path in (
         ("space.Space.forget", kept.of(memory)),
-        ("session.Session.hide", "ana/sessions/2026-01/chat/turns.md"),
+        ("session.Session.hide", "ana/users/unnamed/sessions/2026-01/chat/turns.md"),
     ):
         kept.path(path).unlink()
         with pytest.MonkeyPatch.context() as patched, contextlib.suppress(KeyboardInterrupt):

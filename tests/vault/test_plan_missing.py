@@ -215,18 +215,19 @@ def test_deleted_sessions_are_counted_and_held(kept: Kept) -> None:
         session.append({"role": "user", "content": f"hi {number}"})
     kept.sync()
     for number in range(4):
-        shutil.rmtree(kept.path(f"ana/sessions/2026-01/chat{number}"))
+        shutil.rmtree(kept.path(f"ana/users/unnamed/sessions/2026-01/chat{number}"))
     report = kept.sync()
     assert not report.forgotten and len(report.problems) == 1
     assert len(kept.ana.sessions()) == 5
-    assert not kept.path("ana/sessions/2026-01/chat0").exists()
+    assert not kept.path("ana/users/unnamed/sessions/2026-01/chat0").exists()
     kept.sync(missing="restore")
     assert (
-        kept.path("ana/sessions/2026-01/chat0/turns.md").is_file() and len(kept.ana.sessions()) == 5
+        kept.path("ana/users/unnamed/sessions/2026-01/chat0/turns.md").is_file()
+        and len(kept.ana.sessions()) == 5
     )
     assert_equal(kept)
     for number in range(4):
-        shutil.rmtree(kept.path(f"ana/sessions/2026-01/chat{number}"))
+        shutil.rmtree(kept.path(f"ana/users/unnamed/sessions/2026-01/chat{number}"))
     kept.sync(missing="forget")
     assert len(kept.ana.sessions()) == 1
     assert_equal(kept)
@@ -238,10 +239,10 @@ def test_summary_of_a_held_session_is_not_written_again(kept: Kept) -> None:
         session.append({"role": "user", "content": "hi"})
         session.write_summary("they said hi", upper=1, expected_epoch=0)
     kept.sync()
-    shutil.rmtree(kept.path("ana/sessions"))
+    shutil.rmtree(kept.path("ana/users/unnamed/sessions"))
     kept.sync()
     kept.sync()
-    assert not kept.path("ana/sessions").exists()
+    assert not kept.path("ana/users/unnamed/sessions").exists()
     kept.sync(missing="restore")
     assert_equal(kept)
 
@@ -256,7 +257,7 @@ def test_deleted_session_with_a_file_per_turn_is_checked_in_linear_time(
         for number in range(many):
             kept.ana.session("chat").append({"role": "user", "content": f"hi {number}"})
         kept.sync()
-        shutil.rmtree(kept.path("ana/sessions/2026-01/chat"))
+        shutil.rmtree(kept.path("ana/users/unnamed/sessions/2026-01/chat"))
         count = [0]
 
         def counted(path: Path, count: list[int] = count) -> disk.FileStamp | None:
@@ -517,10 +518,12 @@ def test_record_deleted_before_it_is_moved_does_not_end_the_sync(
     session = kept.ana.session("chat")
     session.append({"role": "user", "content": "hi"})
     kept.sync()
-    turns = kept.path("ana/sessions/2026-01/chat/turns.md")
+    turns = kept.path("ana/users/unnamed/sessions/2026-01/chat/turns.md")
     if action is PutBack:
-        kept.move("ana/sessions/2026-01/chat", "ana/sessions/2026-01/chitchat")
-        turns = kept.path("ana/sessions/2026-01/chitchat/turns.md")
+        kept.move(
+            "ana/users/unnamed/sessions/2026-01/chat", "ana/users/unnamed/sessions/2026-01/chitchat"
+        )
+        turns = kept.path("ana/users/unnamed/sessions/2026-01/chitchat/turns.md")
     else:
         session.hide()
     real, rename = execute._HANDLERS[action], Path.rename

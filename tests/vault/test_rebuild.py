@@ -224,8 +224,13 @@ def test_rebuilt_store_continues_the_vault(stores: Stores, tmp_path: Path) -> No
     second.run_pending_jobs()
     service.sync(second)
     assert file_of(space, new.id).is_file()
-    assert b"and on it goes" in (root / "ana/sessions/2026-01/chat/turns.md").read_bytes()
-    assert b"it is back" in (root / "ana/sessions/2026-01/hidden/turns.md").read_bytes()
+    assert (
+        b"and on it goes"
+        in (root / "ana/users/unnamed/sessions/2026-01/chat/turns.md").read_bytes()
+    )
+    assert (
+        b"it is back" in (root / "ana/users/unnamed/sessions/2026-01/hidden/turns.md").read_bytes()
+    )
     third = stores.open("third")
     rebuild.from_vault(third, root)
     assert exported(third) == exported(second)
@@ -335,8 +340,10 @@ def test_rebuild_includes_edits_that_are_not_in_the_log(
     paths[moved.id].rename(root / "ana/deleted/facts" / paths[moved.id].name)
     paths[deleted.id].unlink()
     (root / "ana/facts/mine.md").write_text("written by hand\n")
-    (root / "ana/deleted/sessions/2026-01").mkdir(parents=True)
-    (root / "ana/sessions/2026-01/s").rename(root / "ana/deleted/sessions/2026-01/s")
+    (root / "ana/users/unnamed/deleted/sessions/2026-01").mkdir(parents=True)
+    (root / "ana/users/unnamed/sessions/2026-01/s").rename(
+        root / "ana/users/unnamed/deleted/sessions/2026-01/s"
+    )
     if cache == "lost":
         lost_cache(root)
     second = stores.open("second")
@@ -507,8 +514,10 @@ def test_rebuild_keeps_events_without_a_place_in_a_conflict_copy(
     said = [event.text for event in second.space("ana").session("s").events()]
     assert said == ["one", "three"] and len(second.space("ana").memories()) == 1
     assert any("turns.conflict-v0.md" in line for line in report.problems)
-    assert b"two" in (root / "ana/sessions/2026-01/s/turns.conflict-v0.md").read_bytes()
-    assert b"two" not in (root / "ana/sessions/2026-01/s/turns.md").read_bytes()
+    assert (
+        b"two" in (root / "ana/users/unnamed/sessions/2026-01/s/turns.conflict-v0.md").read_bytes()
+    )
+    assert b"two" not in (root / "ana/users/unnamed/sessions/2026-01/s/turns.md").read_bytes()
     assert second.verify().ok
     settled = files(root)
     assert not service.sync(second) and files(root) == settled
@@ -748,7 +757,8 @@ def test_rewritten_vault_keeps_changes_of_people(stores: Stores, tmp_path: Path)
     assert len(report.revised) == 1 and report.conflicts == []
     assert len(log_lines(root)) == len(exported(first))
     assert (
-        files(root)["ana/sessions/2026-01/s/turns.md"] == before["ana/sessions/2026-01/s/turns.md"]
+        files(root)["ana/users/unnamed/sessions/2026-01/s/turns.md"]
+        == before["ana/users/unnamed/sessions/2026-01/s/turns.md"]
     )
     assert git(root, "diff", "HEAD") == ""
     settled = files(root)

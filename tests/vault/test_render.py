@@ -69,7 +69,7 @@ def test_learned_memory_links_to_the_heading_of_its_turn(kept: Kept) -> None:
     memory = session.space.remember("lives in Rome", origin=Origin(session.id, event.sequence))
     kept.sync()
     link = kept.document(kept.of(memory)).text("origin")
-    assert link == "[[ana/sessions/2026-01/My Chat-1/turns#2. user]]"
+    assert link == "[[ana/users/unnamed/sessions/2026-01/My Chat-1/turns#2. user]]"
     path, _, heading = link.strip("[]").partition("#")
     assert f"## {heading}\n" in kept.read(f"{path}.md")
 
@@ -88,7 +88,7 @@ def test_turns_of_an_earlier_version_are_read_and_continued(kept: Kept) -> None:
     session = kept.ana.session("chat")
     session.append({"role": "user", "content": "one"})
     kept.sync()
-    path = kept.path("ana/sessions/2026-01/chat/turns.md")
+    path = kept.path("ana/users/unnamed/sessions/2026-01/chat/turns.md")
     plain = render.strip_seal(path.read_bytes())
     assert plain is not None
     path.write_bytes(render.add_seal(plain.replace(b"## 1. user", b"## user")))

@@ -11,9 +11,9 @@ import reverie
 from reverie.vault import layout, render
 from tests.vault.vaults import Kept, assert_equal, holding
 
-TURNS = "ana/sessions/2026-01/chat/turns.md"
-HIDDEN = "ana/deleted/sessions/2026-01/chat/turns.md"
-SUMMARY = "ana/sessions/2026-01/chat/summaries/summary.md"
+TURNS = "ana/users/unnamed/sessions/2026-01/chat/turns.md"
+HIDDEN = "ana/users/unnamed/deleted/sessions/2026-01/chat/turns.md"
+SUMMARY = "ana/users/unnamed/sessions/2026-01/chat/summaries/summary.md"
 
 
 @pytest.fixture(params=["together", "apart"])
@@ -89,7 +89,7 @@ def test_files_of_a_hidden_session_are_moved_to_deleted(kept: Kept) -> None:
     assert_equal(kept)
     chat.hide()
     kept.mirror()
-    assert not kept.path("ana/sessions").exists()
+    assert not kept.path("ana/users/unnamed/sessions").exists()
     assert_equal(kept)
     append_turns(kept, "three")  # which brings it back
     kept.mirror()
@@ -103,17 +103,23 @@ def test_deleted_or_moved_session_folder_hides_the_session(kept: Kept) -> None:
     chat.remember("only here", private=True)
     kept.ana.remember("another")
     kept.sync()
-    kept.move("ana/sessions/2026-01/chat", "ana/deleted/sessions/2026-01/chat")
+    kept.move(
+        "ana/users/unnamed/sessions/2026-01/chat", "ana/users/unnamed/deleted/sessions/2026-01/chat"
+    )
     report = kept.sync()
     assert report.forgotten and not report.conflicts
     assert chat.info().hidden_at is not None
     assert_equal(kept)
-    kept.move("ana/deleted/sessions/2026-01/chat", "ana/sessions/2026-01/chat")
-    report = kept.sync("ana/deleted/sessions/2026-01/chat", "ana/sessions/2026-01/chat")
+    kept.move(
+        "ana/users/unnamed/deleted/sessions/2026-01/chat", "ana/users/unnamed/sessions/2026-01/chat"
+    )
+    report = kept.sync(
+        "ana/users/unnamed/deleted/sessions/2026-01/chat", "ana/users/unnamed/sessions/2026-01/chat"
+    )
     assert report.restored and not report.conflicts
     assert chat.info().hidden_at is None
     assert_equal(kept)
-    _remove(kept.path("ana/sessions/2026-01/chat"))
+    _remove(kept.path("ana/users/unnamed/sessions/2026-01/chat"))
     assert kept.sync().forgotten
     assert chat.info().hidden_at is not None
     assert_equal(kept)
@@ -129,12 +135,14 @@ def test_renamed_session_folder_is_renamed_back(kept: Kept) -> None:
     chat = append_turns(kept, "one", "two")
     kept.ana.remember("another")
     kept.sync()
-    kept.move("ana/sessions/2026-01/chat", "ana/sessions/2026-01/chitchat")
+    kept.move(
+        "ana/users/unnamed/sessions/2026-01/chat", "ana/users/unnamed/sessions/2026-01/chitchat"
+    )
     report = kept.sync()
     assert any("put back" in line for line in report.problems) and not report.forgotten
     assert chat.info().hidden_at is None
     assert_equal(kept)
-    kept.move("ana/sessions/2026-01/chat", "eve/sessions/2026-01/chat")
+    kept.move("ana/users/unnamed/sessions/2026-01/chat", "eve/users/unnamed/sessions/2026-01/chat")
     assert any("put back" in line for line in kept.sync().problems)
     assert chat.info().hidden_at is None
     assert_equal(kept)
@@ -147,7 +155,10 @@ def _swapped_folders(kept: Kept) -> None:
     kept.ana.session("a").write_summary("of a", upper=3, expected_epoch=0)
     kept.sync()
     for source, target in (("a", "tmp"), ("b", "a"), ("tmp", "b")):
-        kept.move(f"ana/sessions/2026-01/{source}", f"ana/sessions/2026-01/{target}")
+        kept.move(
+            f"ana/users/unnamed/sessions/2026-01/{source}",
+            f"ana/users/unnamed/sessions/2026-01/{target}",
+        )
 
 
 @pytest.mark.parametrize("watched", [False, True])
@@ -157,7 +168,11 @@ def test_sync_repairs_swapped_session_folders(
 ) -> None:
     monkeypatch.setattr(layout, "PART_BYTES", part_bytes)
     _swapped_folders(kept)
-    changed = ["ana/sessions/2026-01/a", "ana/sessions/2026-01/b", "ana/sessions/2026-01/tmp"]
+    changed = [
+        "ana/users/unnamed/sessions/2026-01/a",
+        "ana/users/unnamed/sessions/2026-01/b",
+        "ana/users/unnamed/sessions/2026-01/tmp",
+    ]
     report = kept.sync(*changed) if watched else kept.sync()
     assert not (report.forgotten or report.conflicts)
     assert all("it was put back" in line for line in report.problems) and report.problems
@@ -221,7 +236,11 @@ def test_edited_session_file_survives_an_append(whole: Kept, name: str) -> None:
     chat = append_turns(whole, "one")
     chat.write_summary("first", upper=1, expected_epoch=0)
     whole.sync()
-    whole.edit(f"ana/sessions/2026-01/chat/{name}", "one" if "turns" in name else "first", "mine")
+    whole.edit(
+        f"ana/users/unnamed/sessions/2026-01/chat/{name}",
+        "one" if "turns" in name else "first",
+        "mine",
+    )
     append_turns(whole, "two")
     chat.write_summary("second", upper=2, expected_epoch=1)
     whole.store.run_pending_jobs()
@@ -243,11 +262,13 @@ def test_edited_index_survives_a_change(kept: Kept) -> None:
 
 
 def test_files_of_a_person_at_our_paths_are_kept(whole: Kept) -> None:
+    whole.ana.session("earlier").append({"role": "user", "content": "hello"})
+    whole.sync()
     whole.write("ana/MEMORY.md", "my own index\n")
     whole.write(TURNS, "my own turns\n")
-    whole.write("ana/sessions/2026-01/chat/turnstile.md", "my own note\n")
+    whole.write("ana/users/unnamed/sessions/2026-01/chat/turnstile.md", "my own note\n")
     report = whole.sync()
-    assert report.remembered == ["ana/sessions/2026-01/chat/turnstile.md"]
+    assert report.remembered == ["ana/users/unnamed/sessions/2026-01/chat/turnstile.md"]
     assert any(TURNS in line for line in report.problems)
     assert whole.read(TURNS) == "my own turns\n"
     append_turns(whole, "one")

@@ -22,7 +22,7 @@ from reverie.vault.state import Snapshot
 from reverie.vault.sync import MAX_PLANS
 from reverie.vault.vault import Vault
 from tests.messages import user
-from tests.vault.vaults import Kept, assert_equal
+from tests.vault.vaults import Kept, assert_equal, holding
 
 TOO_LONG = "x" * 30_000
 
@@ -108,12 +108,12 @@ def test_unusable_summary_does_not_keep_turns_from_their_file(kept: Kept) -> Non
     session.append_many([user("one"), user("two")])
     session.write_summary("They count.", upper=2, expected_epoch=0)
     kept.sync()
-    summary = kept.path("ana/sessions/2026-01/chat/summaries/summary.md")
+    summary = kept.path("ana/users/unnamed/sessions/2026-01/chat/summaries/summary.md")
     summary.unlink()
     summary.symlink_to("/etc/hostname")
     session.append(user("three"))
     kept.mirror()
-    assert "three" in kept.read("ana/sessions/2026-01/chat/turns.md")
+    assert "three" in kept.read("ana/users/unnamed/sessions/2026-01/chat/turns.md")
 
 
 # -- failures -------------------------------------------------------------------------------------
@@ -168,13 +168,13 @@ def test_erased_session_with_a_folder_in_place_of_its_turns_keeps_no_summary(kep
     session.append_many([user("plugh one"), user("plugh two"), user("plugh three")])
     session.write_summary("They say plugh.", upper=2, expected_epoch=0)
     kept.sync()
-    turns = kept.path("ana/sessions/2026-01/chat/turns.md")
+    turns = kept.path("ana/users/unnamed/sessions/2026-01/chat/turns.md")
     turns.unlink()
     turns.mkdir()
     (turns / "mine").write_text("y")
     session.erase_event(2)
     kept.mirror()
-    assert not kept.path("ana/sessions/2026-01/chat/summaries/summary.md").exists()
+    assert not kept.path("ana/users/unnamed/sessions/2026-01/chat/summaries/summary.md").exists()
 
 
 @pytest.mark.parametrize("erased", [False, True], ids=["turn", "erasure"])
@@ -301,7 +301,7 @@ def test_older_turns_that_come_back_are_written_up_to_date(kept: Kept) -> None:
     session = kept.ana.session("chat")
     session.append(user("one"))
     kept.sync()
-    path = "ana/sessions/2026-01/chat/turns.md"
+    path = "ana/users/unnamed/sessions/2026-01/chat/turns.md"
     older = kept.read(path)
     session.append(user("two"))
     kept.sync()
@@ -311,28 +311,33 @@ def test_older_turns_that_come_back_are_written_up_to_date(kept: Kept) -> None:
 
 
 @pytest.mark.parametrize(
-    "target", ["ana/sessions/2026-01/copy", "ana/deleted/sessions/2026-01/chat"]
+    "target",
+    ["ana/users/unnamed/sessions/2026-01/copy", "ana/users/unnamed/deleted/sessions/2026-01/chat"],
 )
 def test_copied_session_folder_settles(kept: Kept, target: str) -> None:
     session = kept.ana.session("chat")
     session.append_many([user("one"), user("two")])
     session.write_summary("They count.", upper=2, expected_epoch=0)
     kept.sync()
-    shutil.copytree(kept.path("ana/sessions/2026-01/chat"), kept.path(target))
+    shutil.copytree(kept.path("ana/users/unnamed/sessions/2026-01/chat"), kept.path(target))
     kept.sync()
     session.append(user("three"))
     kept.mirror()
-    assert "three" in kept.read("ana/sessions/2026-01/chat/turns.md")
-    assert kept.path("ana/sessions/2026-01/chat/summaries/summary.md").exists()
+    assert "three" in kept.read("ana/users/unnamed/sessions/2026-01/chat/turns.md")
+    assert kept.path("ana/users/unnamed/sessions/2026-01/chat/summaries/summary.md").exists()
 
 
 def test_moved_session_with_a_file_per_turn_is_hidden_once(tmp_path: Path) -> None:
     kept = Kept(tmp_path, turns="apart")
     kept.ana.session("chat").append_many([user(f"turn {number}") for number in range(4)])
     kept.sync()
-    kept.move("ana/sessions/2026-01/chat", "ana/deleted/sessions/2026-01/chat")
+    kept.move(
+        "ana/users/unnamed/sessions/2026-01/chat", "ana/users/unnamed/deleted/sessions/2026-01/chat"
+    )
     assert len(kept.sync().forgotten) == 1
-    kept.move("ana/deleted/sessions/2026-01/chat", "ana/sessions/2026-01/chat")
+    kept.move(
+        "ana/users/unnamed/deleted/sessions/2026-01/chat", "ana/users/unnamed/sessions/2026-01/chat"
+    )
     assert len(kept.sync().restored) == 1
     kept.close()
 
@@ -342,11 +347,11 @@ def test_summary_of_a_held_session_does_not_bring_its_turns_back(kept: Kept) -> 
         kept.ana.session(name).append_many([user(f"{name} one"), user(f"{name} two")])
     kept.sync()
     for name in "abc":
-        shutil.rmtree(kept.path(f"ana/sessions/2026-01/{name}"))
+        shutil.rmtree(kept.path(f"ana/users/unnamed/sessions/2026-01/{name}"))
     kept.sync()
     kept.ana.session("a").write_summary("They count.", upper=2, expected_epoch=0)
     kept.store.run_pending_jobs()
-    assert kept.files() == ["ana/sessions/2026-01/d/turns.md"]
+    assert kept.files() == ["ana/users/unnamed/sessions/2026-01/d/turns.md"]
 
 
 # -- kills ----------------------------------------------------------------------------------------
@@ -357,14 +362,16 @@ def test_session_moved_to_deleted_is_hidden_despite_a_kill(
 ) -> None:
     kept.ana.session("chat").append(user("one"))
     kept.sync()
-    kept.move("ana/sessions/2026-01/chat", "ana/deleted/sessions/2026-01/chat")
+    kept.move(
+        "ana/users/unnamed/sessions/2026-01/chat", "ana/users/unnamed/deleted/sessions/2026-01/chat"
+    )
     with monkeypatch.context() as patched:
         patched.setitem(execute._HANDLERS, act.SwitchSession, killed)
         with pytest.raises(Killed):
             kept.sync()
     kept.sync()
     assert kept.ana.sessions() == []
-    assert kept.files() == ["ana/deleted/sessions/2026-01/chat/turns.md"]
+    assert kept.files() == ["ana/users/unnamed/deleted/sessions/2026-01/chat/turns.md"]
 
 
 def test_swapped_files_killed_after_the_first_plan_stay_one_file_each(
@@ -395,6 +402,21 @@ def test_swapped_files_killed_after_the_first_plan_stay_one_file_each(
 
 
 # -- erasures -------------------------------------------------------------------------------------
+
+
+def test_shared_memory_erased_with_its_source_leaves_no_word_in_the_unnamed_turns(
+    kept: Kept,
+) -> None:
+    session = kept.ana.session("chat")
+    event = session.append(user("xyzzy opens the door"))
+    session.append(user("fine"))
+    memory = kept.ana.remember("xyzzy opens it", origin=Origin("chat", event.sequence))
+    kept.sync()
+    assert len(holding(kept, b"xyzzy")) > 2
+    kept.ana.erase(memory.id, with_source=True)
+    kept.sync()
+    assert holding(kept, b"xyzzy") == []
+    assert_equal(kept)
 
 
 def test_overwritten_memory_with_a_broken_file_leaves_no_quote_for_a_commit(kept: Kept) -> None:

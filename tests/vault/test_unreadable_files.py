@@ -186,7 +186,7 @@ def test_front_matter_number_with_too_many_digits_is_handled(kept: Kept) -> None
     digits = "1" * 5000
     kept.edit(kept.of(memory), "version: 1", f"version: {digits}")
     for name, old in (("turns.md", "event 1 "), ("summaries/summary.md", "version: 1")):
-        path = f"ana/sessions/2026-01/chat/{name}"
+        path = f"ana/users/unnamed/sessions/2026-01/chat/{name}"
         plain = render.strip_seal(kept.path(path).read_bytes())
         assert plain is not None
         changed = plain.replace(old.encode(), old.replace("1", digits).encode())

@@ -9,7 +9,7 @@ from typing import Any
 
 import reverie
 from reverie import Settings, Store
-from reverie.model import Memory, Scope, SessionInfo
+from reverie.model import UNNAMED, Memory, Scope, SessionInfo
 from reverie.text import frontmatter
 from reverie.vault import (
     disk,
@@ -193,6 +193,18 @@ def states(store: Store, scope: Scope) -> Iterator[Memory]:
         yield found[place.position].state(scope.user)
 
 
+def owned_sessions(store: Store, scope: Scope) -> list[SessionInfo]:
+    """Every session of one owner: a handle without a user lists those of two."""
+    from reverie.engine import log, sessions
+
+    with store.runtime.engine.read() as tx:
+        owner = log.resolve_owner(tx, scope)
+        own = [] if owner is None else sessions.list_sessions(tx, owner, hidden=True)
+    names = {row.session for row in own}
+    every = store.scoped_space(scope).sessions(include_hidden=True)
+    return [info for info in every if info.id in names]
+
+
 def scopes(store: Store) -> list[Scope]:
     from reverie.engine import log
 
@@ -254,8 +266,8 @@ def assert_turns(kept: Kept) -> None:
             listed.append((int(number), document.content))
     summaries = [path for path in kept.files() if path.endswith(f"/{layout.SUMMARY}")]
     for scope in scopes(kept.store):
-        space = kept.store.space(scope.space, user=scope.user)
-        for info in space.sessions(include_hidden=True):
+        space = kept.store.scoped_space(scope)
+        for info in owned_sessions(kept.store, scope):
             events = [
                 (event.sequence, render.to_utf8_text(event.text))
                 for event in space.session(info.id).events()
@@ -291,8 +303,17 @@ def assert_log(kept: Kept) -> None:
         scope = Scope(line.pop("space"), line.pop("user"))
         logged.setdefault(scope, []).append(line)
     for scope in scopes(kept.store):
-        space = kept.store.space(scope.space, user=scope.user)
-        wanted = [json.loads(json.dumps(record)) for record in space.export()]
+        is_unnamed = scope.user == UNNAMED
+        space = kept.store.space(scope.space, user=scope.shown_user)
+        wanted = [
+            {
+                name: value
+                for name, value in json.loads(json.dumps(record)).items()
+                if name != "unnamed"
+            }
+            for record in space.export()
+            if record.get("unnamed", False) == is_unnamed
+        ]
         lines = sorted(logged.pop(scope, []), key=lambda line: line["position"])
         for line in lines:
             del line["position"]

@@ -547,6 +547,15 @@ def find_by_subject(
     )
 
 
+def has_private_memory(tx: Transaction, owner: Owner, session: str) -> bool:
+    """Whether a memory, even a forgotten one, is private to this session."""
+    row = tx.one(
+        "SELECT 1 FROM memories WHERE space = ? AND owner = ? AND session = ? LIMIT 1",
+        (*owner, session),
+    )
+    return row is not None
+
+
 def find_by_content(tx: Transaction, owner: Owner, content: str, now: int) -> list[MemoryRow]:
     """The memories that may have exactly this content, the newest first.
 

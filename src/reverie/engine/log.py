@@ -325,6 +325,14 @@ def versions(tx: Transaction, owner: Owner, memory: str) -> list[LogEntry]:
     return versions_found
 
 
+def has_versions(tx: Transaction, owner: Owner, memory: str) -> bool:
+    """Whether the owner has, or had before it was erased, a memory with this id."""
+    row = tx.one(
+        "SELECT 1 FROM log WHERE space = ? AND owner = ? AND memory = ? LIMIT 1", (*owner, memory)
+    )
+    return row is not None
+
+
 def id_taken(tx: Transaction, owner: Owner, memory: str) -> bool:
     """Whether any owner of the space has or had a memory of this id."""
     return bool(ids_taken(tx, owner, [memory]))

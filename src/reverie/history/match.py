@@ -23,8 +23,9 @@ from reverie.protocols import Owner, Transaction
 from reverie.text.greetings import is_only_greeting
 from reverie.text.json_values import to_json_object
 from reverie.text.messages import digest, role_of, user_text
-from reverie.write import events
+from reverie.write import events, owners
 from reverie.write.events import PreparedMessage
+from reverie.write.owners import Target
 from reverie.write.runtime import Runtime
 from reverie.write.writer import Author, Writer, WriteStamp, open_writer
 
@@ -134,19 +135,45 @@ class _FollowTask:
         self._first = 0
         """The index in the history of the first of ``_new_events``."""
         self._snapshot = MatchSnapshot(Match(0, None), 0)
+        self._target = owners.NEW_SESSION
         self._last_batch: FollowResult | None = None
         """The session of the previous batch."""
 
     def prepare(self) -> None:
         """Match the history and prepare its new messages, before the write transaction."""
-        self._new_events, self._snapshot = _prepare_new(
-            self._runtime, self._author, self._history, self._digests, self._client_session
-        )
+        with self._runtime.engine.read() as tx:
+            self._target, self._snapshot = self._find_match(tx)
         self._first = self._snapshot.match.matched
+        new = self._history.original[self._first :]
+        self._new_events = events.prepare_messages(self._runtime, new)
+
+    def _find_match(self, tx: Transaction) -> tuple[Target, MatchSnapshot]:
+        """Match the history in the owner that its session belongs to."""
+        scope, named = self._author.scope, self._client_session
+        targets = [owners.NEW_SESSION if named is None else owners.session_target(named)]
+        if scope.user is None and named is None:
+            # A session that an earlier version stored as shared goes on there, from its end.
+            targets.append(owners.NEW_MEMORY)
+        found, position = (targets[0], Match(0, None)), 0
+        for target in targets:
+            owner = owners.find_target(tx, scope, target)
+            if owner is not None and sessions.list_sessions(tx, owner, hidden=True, limit=1):
+                position = log.last_position(tx, owner)
+                match = self._match_owner(tx, owner)
+                # Another conversation that begins alike is not continued as a shared one.
+                goes_on = target is targets[0] or _is_session_end(tx, owner, match.last)
+                if goes_on and match.matched > found[1].matched:
+                    found = target, match
+        return found[0], MatchSnapshot(found[1], position)
+
+    def _match_owner(self, tx: Transaction, owner: Owner) -> Match:
+        return _match_history(
+            tx, owner, self._history.redacted, self._digests, self._client_session
+        )
 
     def store_batch(self) -> FollowResult | None:
         """Store the next batch; return the result once all messages are stored, else None."""
-        with open_writer(self._runtime, self._author) as w:
+        with open_writer(self._runtime, self._author, self._target) as w:
             done = w.repeated(self._stamp, about_session=True)
             if done is not None:
                 if done.op != "append" or done.session is None:
@@ -166,9 +193,7 @@ class _FollowTask:
             return match
         if self._last_batch is not None and _is_session_end(tx, owner, match.last):
             return match
-        return _match_history(
-            tx, owner, self._history.redacted, self._digests, self._client_session
-        )
+        return self._match_owner(tx, owner)
 
     def _store(self, w: Writer, match: Match) -> FollowResult | None:
         tx, owner = w.tx, w.owner
@@ -196,23 +221,6 @@ class _FollowTask:
             MatchSnapshot(known, log.last_position(tx, owner)),
         )
         return None
-
-
-def _prepare_new(
-    runtime: Runtime,
-    author: Author,
-    history: ResentHistory,
-    digests: Sequence[str],
-    client_session: str | None,
-) -> tuple[list[PreparedMessage], MatchSnapshot]:
-    """Match the history in a read transaction and prepare the messages that seem new."""
-    with runtime.engine.read() as tx:
-        owner = log.resolve_owner(tx, author.scope)
-        seen = MatchSnapshot(Match(0, None), 0)
-        if owner is not None:
-            match = _match_history(tx, owner, history.redacted, digests, client_session)
-            seen = MatchSnapshot(match, log.last_position(tx, owner))
-    return events.prepare_messages(runtime, history.original[seen.match.matched :]), seen
 
 
 def _choose_session(

@@ -10,11 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from reverie.engine import index, index_check, log
 from reverie.engine.index import MemoryRow
 from reverie.engine.index_text import Labels, memory_passages
+from reverie.engine.log import LogEntry
 from reverie.errors import ReverieError
 from reverie.learn import overtaken
 from reverie.learn.rules.own_words import OwnWords
@@ -25,6 +26,7 @@ from reverie.text.analyzer import analyse
 from reverie.text.normalize import nfkc_casefold, one_line, subject_key
 from reverie.write import proposals, validate
 from reverie.write.memories import less_trusted
+from reverie.write.owners import deciding_owners, learning_owners
 from reverie.write.proposals import ProposedFact, Replacement, VersionRef
 from reverie.write.runtime import Runtime
 from reverie.write.validate import Draft, PreparedText
@@ -207,8 +209,8 @@ def apply(
     settled = edits_since(tx, owner, turn.position)
     if late:
         settled = _with_later_lessons(tx, owner, turn.position, settled)
-    places = {
-        each.change.target.id: _require_current(tx, owner, each.change)
+    targets = {
+        each.change.target.id: _require_current(w, each.change)
         for each in prepared
         if each.change.target is not None
     }
@@ -216,8 +218,8 @@ def apply(
         _require_new_subject(w, each, seen)
     left_alone = {
         memory
-        for memory, place in places.items()
-        if memory in settled.memories or _is_superseded(tx, owner, turn, place)
+        for memory, target in targets.items()
+        if memory in settled.memories or _is_superseded(target, turn, owner)
     }
     # A change that only becomes a proposal replaces nothing yet, so its targets are not forgotten.
     spared = {
@@ -233,38 +235,49 @@ def apply(
         if change.event == "DELETE" and change.target is not None and change.target.id in spared:
             continue
         if change.target is None:
-            replaced = Replacement(forgets=_version_refs(w, places, change.replaces))
+            replaced = Replacement(forgets=_version_refs(targets, change.replaces))
             _add(w, turn, each, settled, source, replaced)
             continue
-        place = places[change.target.id]
-        if place.memory in left_alone:
+        target = targets[change.target.id]
+        if target.row.memory in left_alone:
             continue
         if change.event == "DELETE":
-            _forget(w, turn, change, place)
+            _forget(target, turn, change)
         elif doubt := _update_doubt(change, turn, settled):
-            replaced = Replacement(_version_refs(w, places, [place.memory])[0])
+            replaced = Replacement(_version_refs(targets, [target.row.memory])[0])
             _propose_instead(w, turn, change, source, doubt, replaced)
         else:
-            _revise(w, turn, each, place, source)
+            _revise(target, turn, each, source)
+
+
+class ChangedMemory(NamedTuple):
+    """A memory that a plan changes, with the writer of its owner."""
+
+    w: Writer
+    row: MemoryRow
+
+    def read_current(self) -> LogEntry:
+        return index_check.read_current(self.w.tx, self.w.owner, self.row)
 
 
 def _version_refs(
-    w: Writer, places: Mapping[str, MemoryRow], memories: Iterable[str]
+    targets: Mapping[str, ChangedMemory], memories: Iterable[str]
 ) -> tuple[VersionRef, ...]:
     """Name the versions of memories that a plan was made on."""
     return tuple(
-        VersionRef(memory, index_check.read_current(w.tx, w.owner, places[memory]).uuid)
+        VersionRef(memory, targets[memory].read_current().uuid)
         for memory in memories
-        if memory in places
+        if memory in targets
     )
 
 
-def _require_current(tx: Transaction, owner: Owner, change: PlannedChange) -> MemoryRow:
+def _require_current(w: Writer, change: PlannedChange) -> ChangedMemory:
     assert change.target is not None
-    place = index.find(tx, owner, change.target.id)
-    if place is None or place.version != change.target.version:
-        raise StalePlan(f"memory {change.target.id} changed while a change of it was planned")
-    return place
+    for owner in learning_owners(w.tx, w.owner):
+        row = index.find(w.tx, owner, change.target.id)
+        if row is not None and row.version == change.target.version:
+            return ChangedMemory(replace(w, owner=owner), row)
+    raise StalePlan(f"memory {change.target.id} changed while a change of it was planned")
 
 
 def _require_new_subject(w: Writer, each: PreparedChange, seen: int) -> None:
@@ -272,18 +285,18 @@ def _require_new_subject(w: Writer, each: PreparedChange, seen: int) -> None:
     key = None if each.draft is None else subject_key(each.draft.subject)
     if each.draft is None or key is None:
         return
-    place = index.find_subject(w.tx, w.owner, each.draft.category, key, w.now())
-    if place is not None and place.position > seen:
-        raise StalePlan(f"memory {place.memory} came while a change was planned")
+    for owner in learning_owners(w.tx, w.owner):
+        place = index.find_subject(w.tx, owner, each.draft.category, key, w.now())
+        if place is not None and place.position > seen:
+            raise StalePlan(f"memory {place.memory} came while a change was planned")
 
 
-def _is_superseded(tx: Transaction, owner: Owner, turn: UserTurn, place: MemoryRow) -> bool:
+def _is_superseded(target: ChangedMemory, turn: UserTurn, owner: Owner) -> bool:
     """Whether a memory was last changed because of something said after this turn.
 
     That may have been in another session: the turns of two sessions are learned in any order.
     """
-    entry = index_check.read_current(tx, owner, place)
-    taught = overtaken.taught_position(tx, owner, entry)
+    taught = overtaken.taught_position(target.w.tx, owner, target.read_current())
     return taught is not None and taught > turn.position
 
 
@@ -383,13 +396,14 @@ def is_known(w: Writer, draft: Draft, *, asked_for: bool = False) -> bool:
     unlabelled = memory_passages(draft.text.content, Labels())
     terms = {term for part in unlabelled for term in part.terms}
     return any(
-        comparison_key(w.read_memory(place).content) == wanted
-        for place in index.find_containing(w.tx, w.owner, terms, w.now())
+        comparison_key(replace(w, owner=owner).read_memory(place).content) == wanted
+        for owner in deciding_owners(w.tx, w.owner)
+        for place in index.find_containing(w.tx, owner, terms, w.now())
     )
 
 
-def _revise(w: Writer, turn: UserTurn, each: PreparedChange, place: MemoryRow, source: str) -> None:
-    change, text = each.change, each.text
+def _revise(target: ChangedMemory, turn: UserTurn, each: PreparedChange, source: str) -> None:
+    w, change, text = target.w, each.change, each.text
     assert text is not None
 
     def alter(old: Memory, at: int) -> Memory | None:
@@ -406,7 +420,7 @@ def _revise(w: Writer, turn: UserTurn, each: PreparedChange, place: MemoryRow, s
         )
 
     stamp = WriteStamp(origin=turn.origin, reason=change.reason)
-    w.change_memory(place, "revise", stamp, alter, text)
+    w.change_memory(target.row, "revise", stamp, alter, text)
 
 
 def revised_state(old: Memory, change: PlannedChange) -> Memory:
@@ -419,7 +433,7 @@ def revised_state(old: Memory, change: PlannedChange) -> Memory:
     )
 
 
-def _forget(w: Writer, turn: UserTurn, change: PlannedChange, place: MemoryRow) -> None:
+def _forget(target: ChangedMemory, turn: UserTurn, change: PlannedChange) -> None:
     def alter(old: Memory, at: int) -> Memory | None:
         # A model must not forget a pinned memory.
         if old.forgotten_at is not None or old.pinned:
@@ -427,17 +441,21 @@ def _forget(w: Writer, turn: UserTurn, change: PlannedChange, place: MemoryRow) 
         return replace(old, forgotten_at=at)
 
     stamp = WriteStamp(origin=turn.origin, reason=change.reason)
-    w.change_memory(place, "forget", stamp, alter)
+    target.w.change_memory(target.row, "forget", stamp, alter)
 
 
 def edits_since(tx: Transaction, owner: Owner, position: int) -> LaterEdits:
-    """Collect the memories that a person revised, forgot or erased after a log position."""
-    decided = log.person_changes_since(tx, owner, position)
-    erased = any(op == "erase" for op, _ in decided)
-    memories = {memory for _, memory in decided if memory}
+    """Collect what a person revised, forgot or erased after a position of the log."""
+    decided = [
+        (each, op, memory)
+        for each in deciding_owners(tx, owner)
+        for op, memory in log.person_changes_since(tx, each, position)
+    ]
+    erased = any(op == "erase" for _, op, _ in decided)
+    memories = {memory for _, _, memory in decided if memory}
     contents, subjects, terms = set(), set(), set[frozenset[str]]()
-    for memory in memories:
-        for entry in log.versions(tx, owner, memory):
+    for each, memory in {(each, memory) for each, _, memory in decided if memory}:
+        for entry in log.versions(tx, each, memory):
             if entry.body is None or entry.op == "erase":
                 continue
             contents.add(comparison_key(entry.body["content"]))

@@ -30,6 +30,7 @@ from reverie.recall import recall
 from reverie.recall.query import Query
 from reverie.text.messages import user_text
 from reverie.text.normalize import nfkc_casefold, replace_surrogates
+from reverie.write.owners import learning_owners
 from reverie.write.runtime import Runtime
 from reverie.write.writer import LEARNER, Author, Writer
 
@@ -411,10 +412,13 @@ def plan_by_decisions(
 def _find_similar(runtime: Runtime, owner: Owner, facts: Sequence[Fact]) -> list[Memory]:
     """Recall the owner's facts that are most similar to the new ones, without duplicates."""
     found: dict[str, Memory] = {}
+    with runtime.engine.read() as tx:
+        tx.enter(owner)
+        owners: dict[Owner, str | None] = dict.fromkeys(learning_owners(tx, owner))
     for fact in facts:
         query = Query(fact.content, MAX_NEIGHBORS, filter=Filter(kinds=("fact",)))
         query_vector = recall.prepare_query_vector(runtime, query)
-        for hit in recall.recall(runtime, {owner: None}, query, query_vector):
+        for hit in recall.recall(runtime, owners, query, query_vector):
             if hit.memory is not None:
                 found[hit.memory.id] = hit.memory
     return list(found.values())

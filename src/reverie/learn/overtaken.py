@@ -19,6 +19,7 @@ from reverie.learn.rules.statements import Statement, read_content, relation_of
 from reverie.model import UNTRUSTED, Memory, Origin
 from reverie.protocols import Owner, Transaction
 from reverie.text.normalize import nfkc_casefold, subject_key
+from reverie.write.owners import learning_owners
 
 # How many later turns are read for the statements in them. With more, a person is asked.
 MAX_LATER_TURNS = 1_000
@@ -209,8 +210,13 @@ def taught_position(tx: Transaction, owner: Owner, entry: LogEntry) -> int | Non
     """
     if entry.trust == "person":
         return entry.position
-    source = None if entry.origin is None else sessions.find_event_entry(tx, owner, entry.origin)
-    return None if source is None else source.position
+    if entry.origin is None:
+        return None
+    for each in learning_owners(tx, owner):
+        source = sessions.find_event_entry(tx, each, entry.origin)
+        if source is not None:
+            return source.position
+    return None
 
 
 class KnownOfSubject(NamedTuple):
@@ -263,10 +269,12 @@ def _list_taught(tx: Transaction, owner: Owner, slot: Slot, now: int) -> list[tu
     may have moved a memory to another category, and earlier rules used others.
     """
     chosen = Filter(subject_key=slot.subject, alive_at=now)
-    entries = (
-        index_check.read_current(tx, owner, place)
-        for place in index.list_memories(tx, owner, chosen, limit=MAX_OF_SUBJECT)
-    )
+    entries = [
+        index_check.read_current(tx, each, place)
+        for each in learning_owners(tx, owner)
+        for place in index.list_memories(tx, each, chosen, limit=MAX_OF_SUBJECT)
+    ]
+    entries.sort(key=lambda entry: -entry.position)
     return [(taught_position(tx, owner, each) or 0, each.state(None)) for each in entries]
 
 
@@ -276,9 +284,10 @@ def is_any_changed(tx: Transaction, owner: Owner, slots: Iterable[Slot | None], 
         place.position > seen
         for slot in slots
         if slot is not None
+        for each in learning_owners(tx, owner)
         for place in index.list_memories(
             tx,
-            owner,
+            each,
             Filter(subject_key=slot.subject, include_forgotten=True),
         )
     )
@@ -290,6 +299,7 @@ def entries_taught_later(
     """Read the versions that ``actor`` learned from events after a position."""
     return [
         entry
-        for entry in log.entries_by_actor(tx, owner, position, actor)
+        for each in learning_owners(tx, owner)
+        for entry in log.entries_by_actor(tx, each, position, actor)
         if (taught_position(tx, owner, entry) or 0) > position
     ]

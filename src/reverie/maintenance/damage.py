@@ -14,6 +14,7 @@ from typing import Any
 from reverie.engine import log, log_rows, seals
 from reverie.engine.log_rows import LogRow
 from reverie.errors import StoreDamaged
+from reverie.model import UNNAMED
 from reverie.protocols import Owner, Row, Transaction
 from reverie.write.runtime import Runtime
 
@@ -252,7 +253,7 @@ def list_users(tx: Transaction, space: int) -> list[str]:
         (space, log.SHARED_OWNER),
     ):
         if seal == seals.row_seal("owner", space, number, name):
-            intact.append(name)
+            intact += [name] if name != UNNAMED else []
         else:
             log_rows.record_damage(
                 tx, StoreDamaged(f"the name of user {number} is damaged", space=space)

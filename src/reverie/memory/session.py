@@ -43,7 +43,7 @@ from reverie.text.messages import starts_turn, trim_history, without_system
 from reverie.text.normalize import one_line
 from reverie.transfer import export as transfer_export
 from reverie.write import events, recall_log, session_state, validate
-from reverie.write.owners import visible_owners
+from reverie.write.owners import Target, find_target, session_target, visible_owners
 from reverie.write.runtime import Runtime
 from reverie.write.validate import request_hash
 from reverie.write.writer import Author, WriteStamp
@@ -113,6 +113,7 @@ class Session:
         self._forked_from = fork
         self._matched_sequence = matched_sequence
         self._window_start = window_start
+        self._target = session_target(id, fork)
 
     def __repr__(self) -> str:
         return f"Session({self._id!r} in {self._space!r})"
@@ -150,7 +151,7 @@ class Session:
     @property
     def scratchpad(self) -> ScratchpadHandle:
         """The working list of this session."""
-        return ScratchpadHandle(self._space, self._id)
+        return ScratchpadHandle(self._space, self._id, self._target)
 
     # -- writing ------------------------------------------------------------------------------
 
@@ -180,7 +181,7 @@ class Session:
 
     def _append(self, prepared: list[events.PreparedMessage], key: str | None) -> list[Event]:
         stamp = self._stamp(key, "append", [each.asked for each in prepared])
-        with self._space.writer() as w:
+        with self._space.writer(self._target) as w:
             return events.append(w, self._id, prepared, stamp, self._forked_from)
 
     def remember(self, content: str, **options: Unpack[RememberOptions]) -> Memory:
@@ -200,13 +201,13 @@ class Session:
     def hide(self, reason: str | None = None, *, key: str | None = None) -> None:
         """Remove the session from lists and every recall, until ``restore``."""
         stamp = self._stamp(key, "hide", reason=reason)
-        with self._space.writer() as w:
+        with self._space.writer(self._target) as w:
             events.hide_or_restore(w, "hide", self._id, stamp)
 
     def restore(self, *, key: str | None = None) -> None:
         """Undo ``hide``."""
         stamp = self._stamp(key, "restore")
-        with self._space.writer() as w:
+        with self._space.writer(self._target) as w:
             events.hide_or_restore(w, "restore", self._id, stamp)
 
     def erase(self, *, key: str | None = None) -> SessionErasure:
@@ -228,7 +229,7 @@ class Session:
             text, "the summary", session_state.MAX_SUMMARY_CHARS
         )
         checked = session_state.check_summary(redacted, upper)
-        with self._space.writer() as w:
+        with self._space.writer(self._target) as w:
             known = sessions.find(w.tx, w.owner, self._id)
             if upper > (0 if known is None else known.last_sequence):
                 raise InvalidInput(f"session {self._id!r} has no event {upper} yet")
@@ -242,7 +243,7 @@ class Session:
 
         For sessions that last very long. The provider's prompt cache misses once.
         """
-        with self._space.writer() as w:
+        with self._space.writer(self._target) as w:
             current = profile.current_profile(w.tx, visible_owners(w.tx, self._author.scope))
             session_state.freeze_profile(w.tx, w.owner, self._id, current, again=True)
 
@@ -416,7 +417,7 @@ class Session:
         return self._space.author
 
     def _owner(self, tx: Transaction) -> Owner | None:
-        return log.resolve_owner(tx, self._author.scope)
+        return find_target(tx, self._author.scope, self._target)
 
     def _lineage(self, tx: Transaction, owner: Owner) -> list[sessions.EventRange]:
         return sessions.lineage(tx, owner, self._id, self._forked_from)
@@ -437,7 +438,7 @@ class Session:
                 return
         if self._runtime.engine.read_only:
             return
-        with self._space.writer() as w:
+        with self._space.writer(self._target) as w:
             frozen = session_state.inherited_profile(
                 w.tx, w.owner, self._lineage(w.tx, w.owner)
             ) or profile.current_profile(w.tx, visible_owners(w.tx, self._author.scope))
@@ -456,14 +457,15 @@ class Session:
 class ScratchpadHandle:
     """A session's working list: each write replaces all of it."""
 
-    def __init__(self, space: Space, session: str) -> None:
+    def __init__(self, space: Space, session: str, target: Target) -> None:
         self._space = space
         self._session = session
+        self._target = target
 
     def read(self) -> session_state.ScratchpadState:
         """Return the items, and when they were written."""
         with self._space.runtime.engine.read() as tx:
-            owner = log.resolve_owner(tx, self._space.author.scope)
+            owner = find_target(tx, self._space.author.scope, self._target)
             return (
                 session_state.ScratchpadState()
                 if owner is None
@@ -476,7 +478,7 @@ class ScratchpadHandle:
         given = session_state.check_item_count(items)
         kept = [runtime.redaction.text(each, "an item", session_state.MAX_BYTES) for each in given]
         pad = session_state.ScratchpadState(session_state.check_items(kept), runtime.clock.now())
-        with self._space.writer() as w:
+        with self._space.writer(self._target) as w:
             session_state.write_scratchpad(w.tx, w.owner, self._session, pad)
         return pad
 
@@ -485,7 +487,7 @@ class ScratchpadHandle:
         if not self.read().items:
             return False
         empty = session_state.ScratchpadState()
-        with self._space.writer() as w:
+        with self._space.writer(self._target) as w:
             was = session_state.read_scratchpad(w.tx, w.owner, self._session)
             session_state.write_scratchpad(w.tx, w.owner, self._session, empty)
         return bool(was.items)

@@ -58,7 +58,15 @@ from reverie.text.tags import clean_tags
 from reverie.transfer import export as transfer_export
 from reverie.transfer import import_
 from reverie.write import documents, memories, proposals, validate
-from reverie.write.owners import visible_owners
+from reverie.write.owners import (
+    NEW_MEMORY,
+    Target,
+    find_target,
+    memory_target,
+    session_target,
+    visible_owners,
+    writable_owners,
+)
 from reverie.write.runtime import Runtime
 from reverie.write.validate import Draft, request_hash
 from reverie.write.where import parse_where
@@ -97,8 +105,8 @@ class Space:
 
     @property
     def user(self) -> str | None:
-        """The user of this handle; None for the shared memories."""
-        return self._author.scope.user
+        """The user of this handle; None for what belongs to nobody in particular."""
+        return self._author.scope.shown_user
 
     @property
     def ranking(self) -> Ranking:
@@ -125,9 +133,9 @@ class Space:
         """The scope, actor and trust of this handle. For packages of Reverie itself."""
         return self._author
 
-    def writer(self) -> AbstractContextManager[Writer]:
+    def writer(self, target: Target = NEW_MEMORY) -> AbstractContextManager[Writer]:
         """Open a write transaction of this handle. For packages of Reverie itself."""
-        return open_writer(self._runtime, self._author)
+        return open_writer(self._runtime, self._author, target)
 
     def build_draft(self, content: str, *, private: bool, **given: Any) -> Draft:
         """Check and prepare a memory of this handle. For packages of Reverie itself."""
@@ -239,7 +247,7 @@ class Space:
         )
         named = ("private", self._author.scope.session) if private else ()
         stamp = self._stamp(key, "remember", *_request_of(draft), *named, origin=draft.origin)
-        with self.writer() as w:
+        with self.writer(self._new_memory(draft.session)) as w:
             return memories.remember(
                 w, draft, self._with_origin(w, stamp), unless_known=unless_known
             )
@@ -298,7 +306,7 @@ class Space:
         stamp = self._stamp(key, "revise", id, _request_of_changes(made.changes), reason=reason)
         alter = made.alter(self._author.trust, expected_version)
         checked = _check_id(id)
-        with self.writer() as w:
+        with self.writer(memory_target(checked)) as w:
             stamp = self._with_origin(w, stamp)
             return memories.change(w, checked, "revise", stamp, alter, made.text)
 
@@ -313,7 +321,7 @@ class Space:
         """Remove a memory from every recall, until ``restore``. Its history stays."""
         stamp = self._stamp(key, "forget", id, reason=reason)
         checked = _check_id(id)
-        with self.writer() as w:
+        with self.writer(memory_target(checked)) as w:
             stamp = self._with_origin(w, stamp)
             return memories.change(
                 w, checked, "forget", stamp, memories.forget_change(expected_version)
@@ -341,7 +349,7 @@ class Space:
         """Undo ``forget``."""
         stamp, checked = self._stamp(key, "restore", id), _check_id(id)
         alter = memories.restore_change(self._runtime.clock)
-        with self.writer() as w:
+        with self.writer(memory_target(checked)) as w:
             return memories.change(w, checked, "restore", self._with_origin(w, stamp), alter)
 
     def erase(self, id: str, *, with_source: bool = False, key: str | None = None) -> ErasureReport:
@@ -551,11 +559,13 @@ class Space:
         """List the sessions of this handle, the one with the newest event first."""
         most = None if limit is None else validate.check_limit(limit, MAX_LISTED)
         with self._runtime.engine.read() as tx:
-            owner = log.resolve_owner(tx, self._author.scope)
-            if owner is None:
-                return []
-            found = sessions.list_sessions(tx, owner, hidden=include_hidden, limit=most)
-            return session_infos(tx, owner, found)
+            found = [
+                (owner, row)
+                for owner in writable_owners(tx, self._author.scope)
+                for row in sessions.list_sessions(tx, owner, hidden=include_hidden, limit=most)
+            ]
+            found.sort(key=lambda pair: -pair[1].position)
+            return [info for owner, row in found[:most] for info in session_infos(tx, owner, [row])]
 
     def follow(
         self,
@@ -593,7 +603,7 @@ class Space:
             raise InvalidInput("only an event has neighbours: this hit is a memory")
         with self._runtime.engine.read() as tx:
             for owner, user in self._owners(tx).items():
-                if user == event.user:
+                if user == event.user and sessions.find(tx, owner, event.session) is not None:
                     return index_check.read_surrounding_events(
                         tx, owner, user, event, max(before, 0), max(after, 0)
                     )
@@ -604,10 +614,12 @@ class Space:
     def proposals(self, *, include_answered: bool = False) -> list[Proposal]:
         """List the proposals that wait for an answer, or all of them, the oldest first."""
         with self._runtime.engine.read() as tx:
-            owner = log.resolve_owner(tx, self._author.scope)
-            if owner is None:
-                return []
-            return proposals.list_proposals(tx, owner, answered=include_answered)
+            found = [
+                proposal
+                for owner in writable_owners(tx, self._author.scope)
+                for proposal in proposals.list_proposals(tx, owner, answered=include_answered)
+            ]
+        return sorted(found, key=lambda proposal: proposal.proposed_at)
 
     def accept(self, proposal: str, *, key: str | None = None) -> Memory:
         """Remember a proposed fact; if it was accepted before, return the same memory."""
@@ -619,7 +631,7 @@ class Space:
     ) -> Proposal:
         """Reject a proposal: it is not remembered."""
         stamp = self._stamp(key, "reject", proposal, reason=reason)
-        with self.writer() as w:
+        with self.writer(proposals.proposal_target(proposal)) as w:
             return proposals.reject(w, proposal, stamp)
 
     # -- in and out ---------------------------------------------------------------------------
@@ -721,8 +733,10 @@ class Space:
     def _visible_sessions(self, tx: Transaction) -> VisibleSessions:
         """Return the sessions whose own memories are visible: this one, and what it forks."""
         scope = self._author.scope
-        owner = None if scope.session is None else log.resolve_owner(tx, scope)
-        if scope.session is None or owner is None:
+        if scope.session is None:
+            return VisibleSessions()
+        owner = find_target(tx, scope, session_target(scope.session, self._forked_from))
+        if owner is None:
             return VisibleSessions()
         ranges = sessions.lineage(tx, owner, scope.session, self._forked_from)
         return VisibleSessions(tuple(range_.session for range_ in ranges), owner)
@@ -735,9 +749,16 @@ class Space:
         session = self._author.scope.session
         if session is None or stamp.origin is not None:
             return stamp
-        ranges = sessions.lineage(w.tx, w.owner, session, self._forked_from)
-        last = sessions.last_event(w.tx, w.owner, ranges)
+        owner = find_target(w.tx, w.author.scope, session_target(session, self._forked_from))
+        if owner is None:
+            return stamp
+        ranges = sessions.lineage(w.tx, owner, session, self._forked_from)
+        last = sessions.last_event(w.tx, owner, ranges)
         return stamp if last is None else stamp._replace(origin=Origin(last.session, last.sequence))
+
+    def _new_memory(self, session: str | None) -> Target:
+        """Return where a new memory belongs; a private one belongs where its session is."""
+        return NEW_MEMORY if session is None else session_target(session, self._forked_from)
 
     def _stamp(
         self,

@@ -225,10 +225,21 @@ class Store:
             require_name(actor, "the actor", MAX_NAME_CHARS)
         if trust not in TRUSTS:
             raise InvalidInput(f"trust must be one of {', '.join(TRUSTS)}, not {trust!r}")
+        return self.scoped_space(Scope(name, user), actor=actor, trust=trust, ranking=ranking)
+
+    def scoped_space(
+        self,
+        scope: Scope,
+        *,
+        actor: str | None = None,
+        trust: Trust = "person",
+        ranking: Ranking | RankingName | None = None,
+    ) -> Space:
+        """Return a handle on a scope, also that of ``UNNAMED``. For packages of Reverie itself."""
         chosen = validate.check_ranking(
             self.settings.ranking.lower() if ranking is None else ranking
         )
-        return Space(self._runtime, Author(Scope(name, user), actor, trust), chosen)
+        return Space(self._runtime, Author(scope, actor, trust), chosen)
 
     def close(self) -> None:
         """Stop the worker, write what is buffered and close the database."""

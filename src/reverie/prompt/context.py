@@ -49,6 +49,7 @@ from reverie.text.messages import (
     without_tool_results,
 )
 from reverie.write import proposals, session_state
+from reverie.write.owners import learning_owners
 from reverie.write.profile_cache import ChosenProfile
 from reverie.write.runtime import Runtime
 from reverie.write.writer import LEARNER
@@ -517,16 +518,19 @@ def _recently_learned(tx: Transaction, owner: Owner, ranges: Sequence[EventRange
         turns += starts_turn((entry.body or {})["message"])
         if turns == 2:
             break
-    learned = {
-        entry.memory
-        for entry in log.all_entries(tx, owner, after=after, skip=True)
-        if entry.actor == LEARNER
-        and entry.memory
-        and entry.op in {"remember", "revise"}
-        and entry.origin is not None
-        and entry.origin.session in names
-    }
-    rows = (index.find(tx, owner, memory) for memory in sorted(learned))
-    current = [row for row in rows if row and row.forgotten_at is None]
-    entries = index_check.read_current_entries(tx, owner, current)
-    return [entry.state(None) for _, entry in entries if entry.actor == LEARNER]
+    found = []
+    for each in learning_owners(tx, owner):
+        learned = {
+            entry.memory
+            for entry in log.all_entries(tx, each, after=after, skip=True)
+            if entry.actor == LEARNER
+            and entry.memory
+            and entry.op in {"remember", "revise"}
+            and entry.origin is not None
+            and entry.origin.session in names
+        }
+        rows = (index.find(tx, each, memory) for memory in sorted(learned))
+        current = [row for row in rows if row and row.forgotten_at is None]
+        entries = index_check.read_current_entries(tx, each, current)
+        found += [entry.state(None) for _, entry in entries if entry.actor == LEARNER]
+    return found

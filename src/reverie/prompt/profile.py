@@ -91,13 +91,20 @@ def current_profile(tx: Transaction, owners: Mapping[Owner, str | None]) -> Froz
     """Return how a session would see the profile that is frozen now.
 
     The recalls of the first owner count, which is the handle's own; they find memories of both.
+    Without a user, those of both count: the first owner may be younger than the other.
     """
     if not owners:
         return FrozenProfile(0)
     own = next(iter(owners))
     changed = max(index.last_change(tx, owner) for owner in owners)
-    often = recall_log.often_recalled(tx, own, log.recorded_time_at(tx, own, changed))
-    return FrozenProfile(log.last_position(tx, own), often)
+    before = log.recorded_time_at(tx, own, changed)
+    often = dict.fromkeys(
+        id
+        for owner, user in owners.items()
+        if user == owners[own]
+        for id in recall_log.often_recalled(tx, owner, before)
+    )
+    return FrozenProfile(log.last_position(tx, own), tuple(often)[: recall_log.MAX_OFTEN])
 
 
 def eligible_memories(

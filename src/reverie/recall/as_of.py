@@ -129,12 +129,13 @@ def items_at(
     seen: VisibleSessions,
     position: int,
     valid_at: int | None = None,
-) -> dict[str | None, list[AsOfItem]]:
-    """The items that a recall searches as of a position, by user, ordered by first position.
+) -> list[tuple[str | None, list[AsOfItem]]]:
+    """The items that a recall searches as of a position, ordered by first position.
 
-    With ``valid_at`` memories are in the version that held at that time.
+    They are in one list for each owner, with its user. With ``valid_at`` memories are in the
+    version that held at that time.
     """
-    by_user: dict[str | None, list[AsOfItem]] = {}
+    by_owner: list[tuple[str | None, list[AsOfItem]]] = []
     for owner, user in owners.items():
         origins = log.origins_at(tx, owner, position)
         memories = [
@@ -148,8 +149,9 @@ def items_at(
             if memory.forgotten_at is None
         ]
         events = [AsOfItem(*pair) for pair in _events_at(tx, owner, position, user)]
-        by_user[user] = sorted([*memories, *events], key=lambda each: each.first_position)
-    return by_user
+        items = sorted([*memories, *events], key=lambda each: each.first_position)
+        by_owner.append((user, items))
+    return by_owner
 
 
 def _states_at(

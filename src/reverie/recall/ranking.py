@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from reverie.model import POSTING_LENGTH_BASE, Candidate, Ranking
+from reverie.model import POSTING_LENGTH_BASE, Candidate, Origin, Ranking
 from reverie.recall.calibration import WEAK_TERMS, WEAK_VERBS, Evidence
 from reverie.text.speech_acts import SpeechAct
 
@@ -239,6 +239,10 @@ class PoolScores(NamedTuple):
             for name, values in self.parts.items()
         }
 
+    def lenders(self) -> list[tuple[Origin, float]]:
+        """The origins of the memories of the pool, with the scores of these memories."""
+        return _origin_scores(self.pool.candidates, self.scores)
+
     def evidence_at(self, place: int, rarity: TermRarity) -> Evidence:
         """What speaks for one candidate, for its calibrated score."""
         matches = self.pool.matches
@@ -258,11 +262,14 @@ class PoolScores(NamedTuple):
         )
 
 
-def score_evidence(pool: CandidatePool, ranking: Ranking) -> PoolScores:
+def score_evidence(
+    pool: CandidatePool, ranking: Ranking, lenders: Iterable[tuple[Origin, float]] = ()
+) -> PoolScores:
     """Score each candidate by all the evidence for it.
 
     A turn is scored by its own terms and vector, by those of neighbouring turns (more if it is
-    short), by its speaker and time, by its session, and by memories that came from it.
+    short), by its speaker and time, by its session, and by memories that came from it: those of
+    the pool, and ``lenders``, the origins and scores of memories of another pool.
     """
     candidates = pool.candidates
     counts = np.array([candidate.passages for candidate in candidates], np.int64)
@@ -304,7 +311,7 @@ def score_evidence(pool: CandidatePool, ranking: Ranking) -> PoolScores:
         parts[name], total = bonus, total + bonus
     parts["session"] = ranking.session * (_best_of_session(sessions, total) - total)
     total = total + parts["session"]
-    parts["origin"] = from_memories = _memory_bonus(candidates, total, ranking.origin)
+    parts["origin"] = from_memories = _memory_bonus(candidates, total, ranking.origin, lenders)
     retrieved = np.logical_or.reduceat(pool.retrieved, starts)
     return PoolScores(
         np.round(total + from_memories, SCORE_DECIMALS),
@@ -418,14 +425,24 @@ def _best_of_session(sessions: Numbers, scores: Floats) -> Floats:
     return np.where(sessions < 0, scores, best[sessions])
 
 
-def _memory_bonus(candidates: Sequence[Candidate], scores: Floats, weight: float) -> Floats:
-    """The bonus of events that a better-scored memory came from: a part of the difference."""
-    bonus = np.zeros(len(scores))
-    memories = [
-        (candidate.origin, score)
+def _origin_scores(candidates: Sequence[Candidate], scores: Floats) -> list[tuple[Origin, float]]:
+    """The origins of the memories among these candidates, with the scores of these memories."""
+    return [
+        (candidate.origin, float(score))
         for candidate, score in zip(candidates, scores, strict=True)
         if candidate.origin is not None
     ]
+
+
+def _memory_bonus(
+    candidates: Sequence[Candidate],
+    scores: Floats,
+    weight: float,
+    lenders: Iterable[tuple[Origin, float]],
+) -> Floats:
+    """The bonus of events that a better-scored memory came from: a part of the difference."""
+    bonus = np.zeros(len(scores))
+    memories = [*_origin_scores(candidates, scores), *lenders]
     if not memories:
         return bonus
     event_places = {

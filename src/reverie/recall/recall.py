@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from heapq import merge
@@ -13,7 +13,7 @@ import numpy as np
 
 from reverie.engine import vector_math
 from reverie.errors import EmbedderMissing, EmbeddingFailed, InvalidInput
-from reverie.model import NO_RERANKER, Hit
+from reverie.model import NO_RERANKER, Hit, Origin
 from reverie.protocols import Embedder, Owner
 from reverie.recall import calibration, hits, query_hints
 from reverie.recall import ranking as recall_ranking
@@ -119,10 +119,10 @@ def recall(
 
 def recall_as_of(
     runtime: Runtime,
-    known: Mapping[str | None, Sequence[AsOfItem]],
+    known: Sequence[tuple[str | None, Sequence[AsOfItem]]],
     query: Query,
 ) -> list[Hit]:
-    """Recall as of an earlier position: ``known`` are the items of that moment, by user.
+    """Recall as of an earlier position: ``known`` are each owner's user and items then.
 
     As in the index, statistics are of all items of an owner; the filter only limits what is found.
     """
@@ -130,7 +130,7 @@ def recall_as_of(
     if query_vector.embedder is not None:
         with runtime.engine.read() as tx:
             embeddings.require(tx, query_vector.embedder)
-    views = [AsOfView(runtime, user, items, query.filter) for user, items in known.items()]
+    views = [AsOfView(runtime, user, items, query.filter) for user, items in known]
     return _recall(runtime, query, query_vector, views)
 
 
@@ -295,21 +295,34 @@ def _calibrate(
 def _score_by_evidence(
     query: Query, hints: QueryHints, lists: Sequence[PassageScores]
 ) -> Iterator[ScoredCandidate]:
-    pools = [
-        (scores.asked.view, pool)
-        for scores in lists
-        if (pool := _build_pool(scores, NEIGHBOR_LOOKUP_FACTOR * query.limit)) is not None
-    ]
+    pools: list[tuple[View, recall_ranking.CandidatePool]] = []
+    # The shared memories come last. Without a user, their origins are events of the first view.
+    origins: set[Origin] = set()
+    for scores in reversed(lists):
+        view = scores.asked.view
+        shared = origins if view.user is None else ()
+        pool = _build_pool(scores, NEIGHBOR_LOOKUP_FACTOR * query.limit, shared)
+        if pool is not None:
+            pools.append((view, pool))
+            origins |= {each.origin for each in pool.candidates if each.origin is not None}
     _apply_hints(hints, [pool for _, pool in pools])
-    by_pool = [_score_pool(view, pool, query, hints) for view, pool in pools]
-    return by_pool[0] if len(by_pool) == 1 else merge(*by_pool, key=lambda scored: scored.order)
+    by_pool, lenders = [], list[tuple[Origin, float]]()
+    for view, pool in pools:
+        lent = lenders if view.user is None else ()
+        scored = recall_ranking.score_evidence(pool, query.ranking, lent)
+        lenders = scored.lenders()
+        by_pool.append(_order_pool(view, pool, scored, query, hints))
+    return by_pool[0] if len(by_pool) == 1 else merge(*by_pool, key=lambda each: each.order)
 
 
-def _score_pool(
-    view: View, pool: recall_ranking.CandidatePool, query: Query, hints: QueryHints
+def _order_pool(
+    view: View,
+    pool: recall_ranking.CandidatePool,
+    scored: recall_ranking.PoolScores,
+    query: Query,
+    hints: QueryHints,
 ) -> Iterator[ScoredCandidate]:
     """The candidates of a pool, the best first, without questions and fillers."""
-    scored = recall_ranking.score_evidence(pool, query.ranking)
     first_positions = np.array([candidate.first_position for candidate in pool.candidates])
     for place in np.lexsort((-first_positions, -scored.scores)):
         if not scored.matched[place] or not hints.wants(pool.candidates[place].act):
@@ -324,12 +337,17 @@ def _score_pool(
         )
 
 
-def _build_pool(found: PassageScores, limit: int) -> recall_ranking.CandidatePool | None:
-    """The candidates of the passages that were found, and the events around the best of them."""
+def _build_pool(
+    found: PassageScores, limit: int, origins: Iterable[Origin]
+) -> recall_ranking.CandidatePool | None:
+    """The candidates of the passages that were found, and the events around the best of them.
+
+    ``origins`` are events that memories of another view came from.
+    """
     asked = found.asked
     # Neighbours are only read for the best passages of each list.
     around = {*islice(found.by_keyword, limit), *islice(found.by_vector, limit)}
-    candidates = asked.view.candidates({**found.by_keyword, **found.by_vector}, around)
+    candidates = asked.view.candidates({**found.by_keyword, **found.by_vector}, around, origins)
     if not candidates:
         return None
     numbers = np.array(

@@ -12,7 +12,7 @@ from reverie.engine.index import Filter
 from reverie.engine.index_text import Labels, Passage, memory_passages
 from reverie.engine.log import LogEntry
 from reverie.errors import DimensionMismatchError
-from reverie.model import POSTING_LENGTH_BASE, Candidate, Event, Memory
+from reverie.model import POSTING_LENGTH_BASE, Candidate, Event, Memory, Origin
 from reverie.protocols import Owner, Transaction
 from reverie.recall import ranking
 from reverie.recall.as_of import AsOfItem, item_from_entry, item_text
@@ -60,12 +60,15 @@ class View(Protocol):
         ...
 
     def candidates(
-        self, numbers: Iterable[int], around: Iterable[int] | None = None
+        self,
+        numbers: Iterable[int],
+        around: Iterable[int] | None = None,
+        origins: Iterable[Origin] = (),
     ) -> list[Candidate]:
         """The memories and events of these passages.
 
-        With ``around``, also the events near the events of those passages, and the events that
-        the memories came from.
+        With ``around``, also the events near the events of those passages, the events that the
+        memories came from, and those of ``origins``.
         """
         ...
 
@@ -149,7 +152,10 @@ class IndexView:
         return self._tx.vectors(self._owner, self._generation.number, numbers)
 
     def candidates(
-        self, numbers: Iterable[int], around: Iterable[int] | None = None
+        self,
+        numbers: Iterable[int],
+        around: Iterable[int] | None = None,
+        origins: Iterable[Origin] = (),
     ) -> list[Candidate]:
         tx, owner, chosen = self._tx, self._owner, self._chosen
         sources = search.passage_sources(tx, owner, numbers)
@@ -167,10 +173,10 @@ class IndexView:
             for first_position in event_positions
         }
         events = search.events_around(tx, owner, reach, chosen)
-        origins = {memory.origin for memory in memories if memory.origin is not None}
-        if around is not None and origins:
+        own = {memory.origin for memory in memories if memory.origin is not None}
+        if around is not None and own.union(origins):
             read_already = {event.first_position for event in events}
-            origin_events = search.origin_events(tx, owner, origins, chosen)
+            origin_events = search.origin_events(tx, owner, own.union(origins), chosen)
             events += [event for event in origin_events if event.first_position not in read_already]
         return [each for each in memories + events if self._has_valid_passages(each)]
 
@@ -318,7 +324,10 @@ class AsOfView:
         return self._rows
 
     def candidates(
-        self, numbers: Iterable[int], around: Iterable[int] | None = None
+        self,
+        numbers: Iterable[int],
+        around: Iterable[int] | None = None,
+        origins: Iterable[Origin] = (),
     ) -> list[Candidate]:
         candidates = {
             first_position: self._candidates[first_position]
@@ -327,6 +336,7 @@ class AsOfView:
         if around is None:
             return list(candidates.values())
         central = {self._passage_items[number] for number in around}
+        wanted: list[tuple[str | None, int]] = list(origins)
         for candidate in list(candidates.values()):
             event_keys: list[tuple[str | None, int]] = []
             if candidate.origin is not None:
@@ -337,9 +347,10 @@ class AsOfView:
                     candidate.sequence + ranking.NEIGHBOR_DISTANCE + 1,
                 )
                 event_keys += [(candidate.session, sequence) for sequence in near]
-            for event_key in event_keys:
-                if event_key in self._events:
-                    candidates[self._events[event_key].first_position] = self._events[event_key]
+            wanted += event_keys
+        for event_key in wanted:
+            if event_key in self._events:
+                candidates[self._events[event_key].first_position] = self._events[event_key]
         return list(candidates.values())
 
     def read(

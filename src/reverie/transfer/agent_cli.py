@@ -8,7 +8,7 @@ from typing import Any
 
 from reverie.engine import log, sessions
 from reverie.errors import InvalidInput, ReverieError
-from reverie.model import ImportReport, Origin, Scope, Summary
+from reverie.model import UNNAMED, ImportReport, Origin, Scope, Summary
 from reverie.protocols import Progress
 from reverie.text.normalize import category_slug, one_line
 from reverie.text.tags import concept_tags
@@ -47,7 +47,13 @@ class _Import:
     def __init__(self, runtime: Runtime, author: Author, root: Path) -> None:
         self._runtime = runtime
         self._author = author._replace(actor=ACTOR)
-        self._scope = Scope(author.scope.space, author.scope.user)
+        # What was said to agent-cli, and what it learned, is not for other users to see.
+        self._scope = Scope(author.scope.space, author.scope.user or UNNAMED)
+        with runtime.engine.read() as tx:
+            shared = None if author.scope.user else log.resolve_owner(tx, author.scope)
+            # What an earlier version imported as shared stays so, and is not imported twice.
+            if shared is not None and log.entries_by_actor(tx, shared, 0, ACTOR):
+                self._scope = Scope(author.scope.space)
         self.problems: list[str] = []
         self.revised: list[str] = []
         found = agent_cli_files.read_files(root, self.problems.append)
@@ -212,12 +218,12 @@ class _Import:
         said = {(each.body or {}).get("content") for each in versions}
         if self._redacted(file) in said:
             return
-        scope = self._author.scope
+        scope = self._scope
         if file.session is not None:
             scope = sessions.session_scope(scope, file.session)
         stamp = WriteStamp(key=f"agent-cli:{id}:{derived_uuid(file.content)}", reason=EDITED)
         try:
-            current = versions[-1].state(scope.user)
+            current = versions[-1].state(scope.shown_user)
             made = memories.prepare_revision(self._runtime, file.content, {}, lambda: current)
             with open_writer(self._runtime, self._author._replace(scope=scope)) as w:
                 alter = made.alter("import", None)

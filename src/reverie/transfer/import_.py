@@ -10,7 +10,7 @@ import base64
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from itertools import groupby, islice
+from itertools import groupby, islice, product
 from typing import Any, NamedTuple
 
 from reverie.clock import ID_LENGTH
@@ -19,17 +19,17 @@ from reverie.engine import index, log, sessions
 from reverie.engine.index_text import Labels
 from reverie.engine.log import LogEntry
 from reverie.errors import InvalidInput, ReverieError
-from reverie.model import KINDS, ImportReport, Origin
+from reverie.model import KINDS, UNNAMED, ImportReport, Origin
 from reverie.protocols import Owner, Transaction
 from reverie.text.metadata import check_metadata
 from reverie.text.tags import clean_tags, concept_tags, require_tag_limits
 from reverie.transfer.export import Record, UnreadableRecord
-from reverie.write import proposals, session_projection, validate
+from reverie.write import owners, proposals, session_projection, validate
 from reverie.write.events import measure_message
 from reverie.write.memories import less_trusted
 from reverie.write.runtime import Runtime
 from reverie.write.validate import Draft
-from reverie.write.writer import Author, PendingMemory, Writer, WriteStamp, open_writer
+from reverie.write.writer import LEARNER, Author, PendingMemory, Writer, WriteStamp, open_writer
 
 # The number of records written in one transaction.
 BATCH = 1_000
@@ -57,7 +57,9 @@ def import_records(
         plain = [item for _, item in prepared if isinstance(item, _PlainRecord)]
         texts = validate.prepare_texts(runtime, [(item.content, item.labels) for item in plain])
         ready = zip(plain, texts, strict=True)
+        unnamed = {number for number, record in batch if _is_unnamed(record)}
         with open_writer(runtime, author) as w:
+            writers = _Writers(w)
             for form, run in groupby(prepared, lambda each: type(each[1])):
                 items = list(run)
                 if form is _PlainRecord:
@@ -68,21 +70,57 @@ def import_records(
                         skipped.append(item)
                     elif isinstance(item, LogEntry):
                         try:
-                            new = add_entry(w, _limit_trust(author, item), names)
+                            owned = writers.of(item, names, unnamed=number in unnamed)
+                            new = add_entry(owned, _limit_trust(author, item), names)
                         except InvalidInput as error:
                             skipped.append(f"record {number}: {error}")
                             continue
                         added, unchanged = added + new, unchanged + (not new)
             if added:
-                sessions.rechain_forks(w.tx, w.owner)
+                for owner in owners.writable_owners(w.tx, author.scope):
+                    sessions.rechain_forks(w.tx, owner)
     if added:
         # Only at the end: a memory forgotten by the limits gets a new version, and later records
         # of the same memory would then no longer follow.
         with open_writer(runtime, author) as w:
-            for kind in KINDS:
-                for actor in index.list_actors(w.tx, w.owner, kind):
-                    w.by(author._replace(actor=actor)).evict(kind)
+            for owner, kind in product(owners.writable_owners(w.tx, author.scope), KINDS):
+                for actor in index.list_actors(w.tx, owner, kind):
+                    replace(w, owner=owner, author=author._replace(actor=actor)).evict(kind)
     return ImportReport(added, unchanged, tuple(skipped))
+
+
+def _is_unnamed(record: Record | UnreadableRecord) -> bool:
+    return isinstance(record, Mapping) and record.get("unnamed") is True
+
+
+class _Writers:
+    """The writer of each entry: an author without a user writes to two owners."""
+
+    def __init__(self, w: Writer) -> None:
+        self._w = w
+        self._of_sessions: dict[str, Writer] = {}
+
+    def of(self, entry: LogEntry, names: Mapping[str, str], *, unnamed: bool) -> Writer:
+        """Return the writer for an entry; ``unnamed`` says whose it was where it was exported.
+
+        A session is unnamed in any case, unless it is here already as a shared one.
+        """
+        if self._w.author.scope.user is not None:
+            return self._w
+        session = entry.session or (entry.body or {}).get("session")
+        if session is not None:
+            if session not in self._of_sessions:
+                forked_from = entry.origin if entry.op == "append" else None
+                target = owners.session_target(session, forked_from)
+                self._of_sessions[session] = self._w.to(target)
+            return self._of_sessions[session]
+        if entry.actor == LEARNER and entry.origin is not None:
+            # An export of an earlier version does not mark what was learned from a conversation.
+            said = self._of_sessions.get(entry.origin.session)
+            unnamed = unnamed or (said is not None and said.owner.number != log.SHARED_OWNER)
+        id = names.get(entry.memory, entry.memory)
+        holds = owners.memory_target(id).holds
+        return self._w.to(owners.Target(UNNAMED if unnamed else None, holds))
 
 
 class _PlainRecord(NamedTuple):
@@ -367,7 +405,7 @@ def _check_session_entry(tx: Transaction, owner: Owner, entry: LogEntry) -> None
             )
         if known is not None and known.hidden_at is not None and entry.body is not None:
             raise InvalidInput(f"session {entry.session} is hidden here: restore it first")
-    elif known is None:
+    elif known is None and entry.op != "erase":
         raise InvalidInput(f"there is no session {entry.session} here")
     exists = bool(known and known.events)
     if entry.op == "erase" and entry.sequence is not None and entry.session is not None:
@@ -395,7 +433,11 @@ def _with_local_memory(
     if entry.op != "accept" or entry.body is None or memory is None:
         return entry
     memory = names.get(memory, memory)
-    origins = [version.origin for version in log.versions(tx, owner, memory)]
+    origins = [
+        version.origin
+        for each in owners.deciding_owners(tx, owner)
+        for version in log.versions(tx, each, memory)
+    ]
     if (entry.session, entry.sequence) in origins:
         return replace(entry, body={**entry.body, "memory": memory})
     return replace(entry, body={k: v for k, v in entry.body.items() if k != "memory"})

@@ -107,7 +107,7 @@ class Executor:
 
     def _space(self, scope: Scope, session: str | None, trust: Trust = "person") -> Space:
         """Return the handle that writes for people's files, of a session if one is given."""
-        space = self._store.space(scope.space, user=scope.user, actor=ACTOR, trust=trust)
+        space = self._store.scoped_space(scope, actor=ACTOR, trust=trust)
         return space if session is None else space.session(session).space
 
     def _owner(self, scope: Scope) -> Owner:
@@ -226,6 +226,11 @@ class Executor:
         """Return a link to the turn that a memory came from, if the vault has it."""
         if origin is None:
             return None
+        links = (self._link_in(each, origin) for each in layout.origin_scopes(scope))
+        return next(filter(None, links), None)
+
+    def _link_in(self, scope: Scope, origin: Origin) -> str | None:
+        """Return a link to a turn, if this owner has it and the vault shows it."""
         files = self._vault.files.of(scope, "turns", origin.session)
         # The version of a file of turns is the last sequence in it.
         later = [file for file in files if file.version >= origin.sequence]

@@ -26,7 +26,7 @@ def render_index(
     counts = index.statistics(tx, owner)
     now = runtime.clock.now()
     chosen = profile.choose_cached(
-        runtime.profiles, tx, {owner: scope.user}, now, None, INDEX_TOKENS, count_tokens
+        runtime.profiles, tx, {owner: scope.shown_user}, now, None, INDEX_TOKENS, count_tokens
     )
     facts = sorted(chosen.memories, key=profile.category_order)
     folder = vault.folders.owner(scope)
@@ -43,7 +43,7 @@ def _notes(tx: Transaction, owner: Owner, scope: Scope, now: int) -> Iterator[Me
     rows = index.list_memories(tx, owner, index.Filter(kinds=("note",), alive_at=now))
     newest = sorted(rows, key=lambda row: -row.first_position)[:INDEX_NOTES]
     for _, entry in index_check.read_current_entries(tx, owner, newest):
-        memory = entry.state(scope.user)
+        memory = entry.state(scope.shown_user)
         if not memory.pinned:
             yield memory
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Literal, NamedTuple
 
-from reverie.model import Memory, Scope
+from reverie.model import UNNAMED, Memory, Scope
 from reverie.vault import names
 
 STATE_FOLDER = ".reverie"
@@ -204,6 +204,14 @@ class Folders:
         if path in self._former:
             return self._former[path] if history else None
         return path.rpartition("/")[2] or None
+
+
+def origin_scopes(scope: Scope) -> tuple[Scope, ...]:
+    """Return the owners whose turns a memory of this owner may come from.
+
+    What is remembered without a user is shared; what is said without one is not.
+    """
+    return (scope,) if scope.user is not None else (Scope(scope.space, UNNAMED), scope)
 
 
 def month(at: int) -> str:

@@ -21,7 +21,7 @@ from reverie.transfer import export
 from reverie.transfer.import_ import derived_uuid
 from reverie.transfer.log_replay import ReplayRecord
 from reverie.vault import disk, edits, layout, render
-from reverie.vault.layout import Folders, ParsedPath
+from reverie.vault.layout import Folders, ParsedPath, origin_scopes
 from reverie.vault.vault import Vault
 from reverie.write import session_state
 
@@ -113,9 +113,9 @@ def _origin(scope: Scope, document: Document, folders: Folders) -> tuple[str, in
     path, _, heading = (document.text("origin") or "").strip("[]").partition("#")
     place = folders.parse(f"{path}.md")
     found = _SEQUENCE.match(heading) or _SEQUENCE_NAME.search(path)
-    if place is None or place.scope != scope or place.session is None or found is None:
+    if place is None or place.session is None or found is None:
         return None
-    return place.session, int(found[1])
+    return (place.session, int(found[1])) if place.scope in origin_scopes(scope) else None
 
 
 def _body(seen: MarkdownFile, document: Document) -> Record:

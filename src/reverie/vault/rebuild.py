@@ -236,7 +236,7 @@ class _Rebuild:
         for one in self._sessions:
             known = self._find_session(one)
             if known is not None and one.deleted == {known.hidden_at is None}:
-                space = self._store.space(one.scope.space, user=one.scope.user, actor=ACTOR)
+                space = self._store.scoped_space(one.scope, actor=ACTOR)
                 handle = space.session(one.session)
                 handle.restore() if known.hidden_at is not None else handle.hide(reason=MOVED)
 

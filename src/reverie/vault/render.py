@@ -9,7 +9,7 @@ from hashlib import sha256
 from itertools import groupby
 from typing import NamedTuple
 
-from reverie.model import Event, Memory, Scope, Summary
+from reverie.model import UNNAMED, Event, Memory, Scope, Summary
 from reverie.text import frontmatter
 from reverie.text.normalize import one_line
 
@@ -286,7 +286,8 @@ def summary_file(session: str, summary: Summary, at: int) -> bytes:
 
 def index_file(scope: Scope, facts: int, notes: int, listed: Sequence[tuple[Memory, str]]) -> bytes:
     """Render the index of an owner: counts, and the profile with links to files."""
-    title = scope.space if scope.user is None else f"{scope.user} in {scope.space}"
+    who = "said without a name" if scope.user == UNNAMED else scope.user
+    title = scope.space if who is None else f"{who} in {scope.space}"
     lines = [f"# What is remembered: {one_line(title)}", ""]
     lines.append(
         f"{facts} facts in `facts/`, {notes} notes in `notes/`, conversations in `sessions/`; "

@@ -10,7 +10,7 @@ from reverie.engine import log
 from reverie.errors import NotFound, VaultError
 from reverie.memory.space import Space
 from reverie.memory.store import Store
-from reverie.model import Scope
+from reverie.model import UNNAMED, Scope
 from reverie.protocols import Progress
 from reverie.vault import layout
 from reverie.vault.actions import SyncReport
@@ -234,7 +234,7 @@ def find_memory_file(space: Space, id: str) -> Path | None:
 
 
 def _memory_path(vault: Vault, space: Space, id: str) -> str | None:
-    for user in dict.fromkeys((space.user, None)):
+    for user in dict.fromkeys((space.user or UNNAMED, None)):
         for file in vault.files.of(Scope(space.name, user), "memory", id):
             return file.path
     return None

@@ -16,7 +16,7 @@ from reverie.model import UNTRUSTED, Event, Op, Origin, SessionErasure
 from reverie.protocols import Owner, Transaction
 from reverie.text.json_values import to_json_object
 from reverie.text.messages import role_of, user_text
-from reverie.write import memories, proposals, session_state, validate
+from reverie.write import memories, owners, proposals, session_state, validate
 from reverie.write.runtime import Runtime
 from reverie.write.validate import PreparedText
 from reverie.write.writer import (
@@ -272,7 +272,7 @@ def _hide_beyond_cap(w: Writer) -> None:
 
 def erase(runtime: Runtime, author: Author, session: str, stamp: WriteStamp) -> SessionErasure:
     """Destroy a session and what depends on it, then remove its texts from the database files."""
-    with open_writer(runtime, author) as w:
+    with open_writer(runtime, author, owners.session_target(session)) as w:
         done = find_repeated(w, stamp, "erase", session)
         if done is not None:
             return _report(done, pending=jobs.has_job(w.tx, w.owner, "scrub"))
@@ -300,7 +300,7 @@ def _erase_session(
     """Blank the entries of a session, ``held``, and return the ``erase`` entry."""
     tx, owner = w.tx, w.owner
     own = _own_memories(w, session)
-    erased = _erase_memories(w, session, own, lambda origin: origin.session == session)
+    erased = _erase_memories(w, session, None, own, lambda origin: origin.session == session)
     events = [entry for entry in held if entry.op == "append"]
     for event in events:
         sessions.drop_event(tx, owner, event)
@@ -324,7 +324,7 @@ def erase_event(
     runtime: Runtime, author: Author, origin: Origin, stamp: WriteStamp
 ) -> SessionErasure:
     """Destroy the text of one event, then remove it from the database files."""
-    with open_writer(runtime, author) as w:
+    with open_writer(runtime, author, owners.session_target(origin.session)) as w:
         done = find_repeated(w, stamp, "erase", origin.session)
         if done is not None:
             return _report(done, pending=jobs.has_job(w.tx, w.owner, "scrub"))
@@ -336,7 +336,7 @@ def erase_event(
         if event is None:
             raise NotFound(f"session {origin.session!r} has no event {origin.sequence!r}")
         text = memories.encoded_text(event)
-        erased = _erase_memories(w, origin.session, (), lambda source: source == origin)
+        erased = _erase_memories(w, *origin, (), lambda source: source == origin)
         positions = memories.erase_event(w.tx, w.owner, origin)
         body = {"entries": positions, "events": 1, "memories": erased}
         entry = w.append_to_session(stamp, "erase", *origin, body)
@@ -345,26 +345,36 @@ def erase_event(
 
 
 def _erase_memories(
-    w: Writer, session: str, own: Sequence[str], is_source: Callable[[Origin], bool]
+    w: Writer,
+    session: str,
+    sequence: int | None,
+    own: Sequence[str],
+    is_source: Callable[[Origin], bool],
 ) -> list[str]:
     """Erase the memories in ``own`` and those all of whose words come from the erased events.
 
     Where only some versions do, their words are replaced with those of another version. Returns the
-    ids of the erased memories.
+    ids of the erased memories. ``sequence`` is None when the whole session is erased.
     """
     erased = []
-    for memory in sorted({*own, *log.memories_from_session(w.tx, w.owner, session)}):
-        place = index.find(w.tx, w.owner, memory)
-        if place is None:
-            continue
-        held = log.versions(w.tx, w.owner, memory)
-        tainted = _from_source(held, is_source)
-        if memory in own or all(tainted):
-            memories.erase_memory(w, place, held, False, WriteStamp())
-            erased.append(memory)
-        elif any(tainted):
-            _overwrite(w, place, held, tainted)
-    return erased
+    # What was remembered on purpose in a session without a user is shared.
+    for owner in owners.writable_owners(w.tx, w.author.scope):
+        each, overwritten = replace(w, owner=owner), list[int]()
+        private = own if owner == w.owner else ()
+        for memory in sorted({*private, *log.memories_from_session(w.tx, owner, session)}):
+            place = index.find(w.tx, owner, memory)
+            if place is None:
+                continue
+            held = log.versions(w.tx, owner, memory)
+            tainted = _from_source(held, is_source)
+            if memory in private or all(tainted):
+                memories.erase_memory(each, place, held, False, WriteStamp())
+                erased.append(memory)
+            elif any(tainted):
+                overwritten += _overwrite(each, place, held, tainted)
+        if overwritten and owner != w.owner:
+            memories.note_erasure(each, session, sequence, overwritten)
+    return sorted(erased)
 
 
 def _from_source(held: Sequence[LogEntry], is_source: Callable[[Origin], bool]) -> list[bool]:
@@ -383,15 +393,19 @@ def _from_source(held: Sequence[LogEntry], is_source: Callable[[Origin], bool]) 
 
 def _overwrite(
     w: Writer, place: index.MemoryRow, held: Sequence[LogEntry], tainted: Sequence[bool]
-) -> None:
-    """Replace the words of tainted versions with those of the clean version before them."""
-    tx, owner = w.tx, w.owner
+) -> list[int]:
+    """Replace the words of tainted versions with those of the clean version before them.
+
+    Returns the positions of the entries that were changed.
+    """
+    tx, owner, changed = w.tx, w.owner, list[int]()
     old = index_check.read_current(tx, owner, place).state(None)
     clean = [entry for entry, flag in zip(held, tainted, strict=True) if not flag and entry.body]
     for entry, flag in zip(held, tainted, strict=True):
         if flag and entry.body is not None:
             before = [each for each in clean if each.version < entry.version]
             kept = (before[-1] if before else clean[0]).body or {}
+            changed.append(entry.position)
             log.overwrite(
                 tx,
                 owner,
@@ -402,6 +416,7 @@ def _overwrite(
         new = index_check.read_current(tx, owner, place).state(None)
         index.remove_memory(tx, owner, place, old)
         w.index_memory(place.first_position, place.position, new)
+    return changed
 
 
 def _own_memories(w: Writer, session: str) -> list[str]:

@@ -26,7 +26,7 @@ from reverie.text.analyzer import analyse
 from reverie.text.metadata import MAX_METADATA_BYTES, metadata_bytes, to_canonical
 from reverie.text.normalize import require_name, subject_key
 from reverie.text.tags import MAX_TAGS
-from reverie.write import proposals, validate
+from reverie.write import owners, proposals, validate
 from reverie.write.runtime import Runtime
 from reverie.write.validate import Draft, PreparedText
 from reverie.write.writer import (
@@ -47,6 +47,7 @@ CHUNK = 500
 MAX_RELATED = 10
 # The share of the words of the shorter text that both have when two texts speak of the same thing.
 MIN_SHARED_WORDS = 0.5
+REMEMBERED_REASON = "remembered on purpose"
 REPEATED_REASON = "the same text was remembered again"
 
 
@@ -60,10 +61,11 @@ def remember(w: Writer, draft: Draft, stamp: WriteStamp, *, unless_known: bool =
     if done is not None:
         return _with_related(w, _repeated_memory(w, done))
     same = _find_same(w, draft)
+    if same is None and unless_known:
+        _require_new_statement(w, draft)
+    _forget_learned(w, draft)
     if same is not None:
         return _with_related(w, _touch(w, same, draft, stamp))
-    if unless_known:
-        _require_new_statement(w, draft)
     return _with_related(w, w.add_memory(draft, stamp))
 
 
@@ -90,6 +92,7 @@ def remember_many(w: Writer, drafts: Sequence[Draft], stamp: WriteStamp) -> list
             states += w.add_memories(waiting)
             waiting, texts = [], set()
         same = _find_same(w, draft)
+        _forget_learned(w, draft)
         if same is None:
             waiting.append(PendingMemory(w.new_memory_id(taken), draft, own))
             taken.add(waiting[-1].memory)
@@ -140,6 +143,15 @@ def _find_same(w: Writer, draft: Draft) -> MemoryRow | None:
         if same and _can_merge(old, draft):
             return place
     return None
+
+
+def _forget_learned(w: Writer, draft: Draft) -> None:
+    """Forget what says the same and was learned without a name: the draft takes its place."""
+    for owner in owners.writable_owners(w.tx, w.author.scope):
+        each = replace(w, owner=owner)
+        if owner != w.owner and (same := _find_same(each, draft)) is not None:
+            stamp = WriteStamp(reason=REMEMBERED_REASON)
+            each.change_memory(same, "forget", stamp, lambda old, at: replace(old, forgotten_at=at))
 
 
 def _can_merge(old: Memory, draft: Draft) -> bool:
@@ -221,8 +233,7 @@ def _with_related(w: Writer, memory: Memory) -> Memory:
     if key is None:
         return memory
     related = []
-    shared = Owner(w.owner.space, log.SHARED_OWNER)
-    for owner, user in {w.owner: w.user, shared: None}.items():
+    for owner, user in owners.visible_owners(w.tx, w.author.scope).items():
         places = index.find_by_subject(
             w.tx, owner, key, w.now(), memory.session, limit=MAX_RELATED + 1
         )
@@ -386,27 +397,31 @@ def normalize_source(runtime: Runtime, source: str) -> str:
 def memories_from_source(runtime: Runtime, author: Author, source: str) -> list[Memory]:
     """List the memories that ``forget_source`` would forget, the oldest first."""
     with runtime.engine.read() as tx:
-        owner = log.resolve_owner(tx, author.scope)
-        if owner is None:
-            return []
-        return [entry.state(author.scope.user) for _, entry in _read_source(tx, owner, source)]
+        found = [
+            (place.first_position, entry.state(author.scope.shown_user))
+            for owner in owners.writable_owners(tx, author.scope)
+            for place, entry in _read_source(tx, owner, source)
+        ]
+    return [state for _, state in sorted(found, key=lambda pair: pair[0])]
 
 
 def forget_source(w: Writer, source: str, stamp: WriteStamp) -> list[Memory]:
     """Forget every memory that a source wrote, each with a version that ``restore`` undoes."""
-    done = w.repeated(stamp)
-    if done is not None:
-        return _repeated_forgets(w, done)
+    writers = [replace(w, owner=owner) for owner in owners.writable_owners(w.tx, w.author.scope)]
+    for each in writers:
+        if (done := each.repeated(stamp)) is not None:
+            return _repeated_forgets(writers, done)
     # The first version carries the key; the request, which all carry, tells which belong to it.
     keys = iter([stamp.key])
     return [
-        w.change_memory(
+        each.change_memory(
             place,
             "forget",
             stamp._replace(key=next(keys, None)),
             lambda old, at: replace(old, forgotten_at=at),
         )
-        for place, _ in list(_read_source(w.tx, w.owner, source))
+        for each in writers
+        for place, _ in list(_read_source(each.tx, each.owner, source))
     ]
 
 
@@ -423,15 +438,17 @@ def _read_source(
                 yield place, entry
 
 
-def _repeated_forgets(w: Writer, done: LogEntry) -> list[Memory]:
+def _repeated_forgets(writers: Sequence[Writer], done: LogEntry) -> list[Memory]:
     """Return what the first request with a key returned: its entries follow each other."""
-    states = []
-    for entry in log.all_entries(w.tx, w.owner, after=done.position - 1):
-        if entry.request != done.request or entry.op != "forget":
-            break
-        if entry.body is None:
-            raise NotFound(f"memory {entry.memory} was erased after this key was used")
-        states.append(entry.state(w.user))
+    states, next_position = [], done.position
+    for w in writers:
+        for entry in log.all_entries(w.tx, w.owner, after=next_position - 1):
+            if entry.position != next_position or entry.request != done.request:
+                break
+            if entry.body is None:
+                raise NotFound(f"memory {entry.memory} was erased after this key was used")
+            states.append(entry.state(w.user))
+            next_position += 1
     return states
 
 
@@ -442,7 +459,7 @@ def erase(
     runtime: Runtime, author: Author, memory_id: str, with_source: bool, stamp: WriteStamp
 ) -> ErasureReport:
     """Destroy every version of a memory, then remove its text from the database files."""
-    with open_writer(runtime, author) as w:
+    with open_writer(runtime, author, owners.memory_target(memory_id)) as w:
         done = w.repeated(stamp)
         if done is not None:
             if (done.op, done.memory) != ("erase", memory_id):
@@ -453,7 +470,7 @@ def erase(
         erased = {log.encode(entry.body["content"])[1:-1] for entry in held if entry.body}
         if with_source:
             source_events = [
-                sessions.find_event_entry(w.tx, w.owner, entry.origin)
+                sessions.find_event_entry(w.tx, source_owner(w, entry.origin), entry.origin)
                 for entry in held
                 if entry.origin
             ]
@@ -478,14 +495,43 @@ def erase_memory(
         (*owner, place.first_position),
     )
     positions = [entry.position for entry in held] + proposals.erase_for_memory(tx, owner, old.id)
+    for other in owners.writable_owners(tx, w.author.scope):
+        if other != owner and (proposed := proposals.erase_for_memory(tx, other, old.id)):
+            source = log.find_at_position(tx, other, proposed[0])
+            assert source is not None and source.session is not None
+            note_erasure(replace(w, owner=other), source.session, source.sequence, proposed)
     sources = sorted({entry.origin for entry in held if entry.origin}) if with_source else []
-    events = [found for origin in sources for found in erase_event(tx, owner, origin)]
-    log.erase_content(tx, owner, positions + events)
+    events = [position for origin in sources for position in _erase_source(w, origin)]
+    log.erase_content(tx, owner, positions)
     body = {"entries": positions + events, "passages": place.passages, "sources": sources}
     version = held[-1].version + 1
     entry = w.build_entry(stamp, "erase", w.next_position(), body, old.id, version)
     w.append(entry)
     return entry
+
+
+def _erase_source(w: Writer, origin: Origin) -> list[int]:
+    """Blank the event that a memory came from; return the positions of what held its text."""
+    owner = source_owner(w, origin)
+    positions = erase_event(w.tx, owner, origin)
+    if positions and owner != w.owner:
+        note_erasure(replace(w, owner=owner), *origin, positions)
+    return positions
+
+
+def note_erasure(w: Writer, session: str, sequence: int | None, positions: Sequence[int]) -> None:
+    """Append an ``erase`` entry for what an erasure of another owner destroyed here.
+
+    Whoever mirrors this owner's log learns of it there alone.
+    """
+    body = {"entries": list(positions), "events": 0, "memories": []}
+    w.append_to_session(WriteStamp(), "erase", session, sequence, body)
+
+
+def source_owner(w: Writer, origin: Origin) -> Owner:
+    """Return the owner of the event that a memory came from: it need not be the memory's."""
+    target = owners.session_target(origin.session)
+    return owners.find_target(w.tx, w.author.scope, target) or w.owner
 
 
 def erase_event(tx: Transaction, owner: Owner, origin: Origin) -> list[int]:

@@ -10,9 +10,10 @@ from reverie.engine import index, index_check, log
 from reverie.engine.index import MemoryRow
 from reverie.engine.log import LogEntry
 from reverie.errors import Conflict, KeyConflict, NotFound
-from reverie.model import Memory, Op, Origin, Proposal
+from reverie.model import UNNAMED, Memory, Op, Origin, Proposal
 from reverie.protocols import Owner, Transaction
-from reverie.write import validate
+from reverie.write import owners, validate
+from reverie.write.owners import Target
 from reverie.write.runtime import Runtime
 from reverie.write.validate import Draft
 from reverie.write.writer import Author, Writer, WriteStamp, open_writer
@@ -71,25 +72,32 @@ def propose(
     _append(w, "propose", origin, body, WriteStamp(reason=reason))
 
 
+def proposal_target(proposal: str) -> Target:
+    """Return the target of the answer to a proposal."""
+    return Target(UNNAMED, lambda tx, owner: exists(tx, owner, proposal))
+
+
 def accept(runtime: Runtime, author: Author, proposal: str, stamp: WriteStamp) -> Memory:
     """Remember what was proposed, in place of what it was planned to replace.
 
     A proposal that was accepted before returns the same memory.
     """
+    target = proposal_target(proposal)
     with runtime.engine.read() as tx:
-        owner = log.resolve_owner(tx, author.scope)
+        owner = owners.find_target(tx, author.scope, target)
         if owner is None:
             raise NotFound(f"there is no proposal {proposal!r} in this space")
         asked = find(tx, owner, proposal)
     draft = draft_from_proposal(runtime, asked)
-    with open_writer(runtime, author) as w:
+    with open_writer(runtime, author, target) as w:
         asked = find(w.tx, w.owner, proposal)
         _check_key(w, stamp, "accept", proposal)
         if asked.answer == "accept" and asked.memory_id is not None:
-            place = index.find(w.tx, w.owner, asked.memory_id)
+            held = w.to(owners.memory_target(asked.memory_id))
+            place = index.find(w.tx, held.owner, asked.memory_id)
             if place is None:
                 raise NotFound(f"memory {asked.memory_id} was erased after it was accepted")
-            return w.read_memory(place)
+            return held.read_memory(place)
         memory = _remember_accepted(w, asked, draft)
         body = {"proposal": proposal, "memory": memory.id}
         _append(w, "accept", asked.origin, body, stamp)
@@ -100,8 +108,8 @@ def _remember_accepted(w: Writer, asked: Proposal, draft: Draft) -> Memory:
     """Write the memory of an accepted proposal, and forget what it replaces besides."""
     replaced = _read_replaced(w, asked)
     own = WriteStamp(origin=asked.origin, reason=ACCEPTED_REASON)
-    place = _find_revised(w, replaced)
-    if place is None:
+    revised = _find_revised(w, replaced)
+    if revised is None:
         memory = w.add_memory(draft, own)
     else:
 
@@ -116,12 +124,14 @@ def _remember_accepted(w: Writer, asked: Proposal, draft: Draft) -> Memory:
                 updated_at=at,
             )
 
-        memory = w.change_memory(place, "revise", own, alter, draft.text)
+        memory = revised[0].change_memory(revised[1], "revise", own, alter, draft.text)
     for version in replaced.forgets:
         gone = _find_unchanged(w, version)
-        if gone is not None and not gone.pinned:
+        if gone is not None and not gone[1].pinned:
             stamp = WriteStamp(origin=asked.origin, reason=REPLACED_REASON)
-            w.change_memory(gone, "forget", stamp, lambda old, at: replace(old, forgotten_at=at))
+            gone[0].change_memory(
+                gone[1], "forget", stamp, lambda old, at: replace(old, forgotten_at=at)
+            )
     return memory
 
 
@@ -140,30 +150,38 @@ def _read_replaced(w: Writer, asked: Proposal) -> Replacement:
     )
 
 
-def _find_revised(w: Writer, replaced: Replacement) -> MemoryRow | None:
-    """Find the memory that an accepted proposal revises; None if a new one is to be added."""
-    place = None if replaced.revises is None else _find_unchanged(w, replaced.revises)
-    if place is not None:
-        return place
+def _find_revised(w: Writer, replaced: Replacement) -> tuple[Writer, MemoryRow] | None:
+    """Find the memory that an accepted proposal revises; None if a new one is to be added.
+
+    It is returned with the writer of its owner.
+    """
+    unchanged = None if replaced.revises is None else _find_unchanged(w, replaced.revises)
+    if unchanged is not None:
+        return unchanged
     for proposal in reversed(replaced.follows):
         if not exists(w.tx, w.owner, proposal):
             continue
         earlier = find(w.tx, w.owner, proposal)
-        place = index.find(w.tx, w.owner, earlier.memory_id) if earlier.memory_id else None
-        if place is not None:
-            entry = index_check.read_current(w.tx, w.owner, place)
-            if (entry.reason, entry.origin) == (ACCEPTED_REASON, earlier.origin):
-                return place
+        for owner in owners.learning_owners(w.tx, w.owner) if earlier.memory_id else ():
+            place = index.find(w.tx, owner, earlier.memory_id or "")
+            if place is not None:
+                entry = index_check.read_current(w.tx, owner, place)
+                if (entry.reason, entry.origin) == (ACCEPTED_REASON, earlier.origin):
+                    return replace(w, owner=owner), place
     return None
 
 
-def _find_unchanged(w: Writer, version: VersionRef) -> MemoryRow | None:
-    """Find a memory whose current version is this one, and which is not forgotten."""
-    place = index.find(w.tx, w.owner, version.memory)
-    if place is None or place.forgotten_at is not None:
-        return None
-    same = index_check.read_current(w.tx, w.owner, place).uuid == version.uuid
-    return place if same else None
+def _find_unchanged(w: Writer, version: VersionRef) -> tuple[Writer, MemoryRow] | None:
+    """Find a memory whose current version is this one, and which is not forgotten.
+
+    It is returned with the writer of its owner.
+    """
+    for owner in owners.learning_owners(w.tx, w.owner):
+        place = index.find(w.tx, owner, version.memory)
+        if place is not None and place.forgotten_at is None:
+            same = index_check.read_current(w.tx, owner, place).uuid == version.uuid
+            return (replace(w, owner=owner), place) if same else None
+    return None
 
 
 def reject(w: Writer, proposal: str, stamp: WriteStamp) -> Proposal:
@@ -241,6 +259,8 @@ def find(tx: Transaction, owner: Owner, proposal: str) -> Proposal:
 
 def exists(tx: Transaction, owner: Owner, proposal: str) -> bool:
     """Tell whether the owner has a proposal with this id."""
+    if "\0" in proposal:  # PostgreSQL raises for it
+        return False
     row = tx.one(
         "SELECT 1 FROM proposals WHERE space = ? AND owner = ? AND proposal = ?", (*owner, proposal)
     )

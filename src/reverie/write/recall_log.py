@@ -18,6 +18,7 @@ from reverie.engine import log, log_rows, seals
 from reverie.errors import StoreDamaged
 from reverie.model import RecallNote, Scope
 from reverie.protocols import Owner, Row, Transaction
+from reverie.write import owners
 
 MAX_BUFFERED = 1_000
 DAY_MS = 24 * 60 * 60_000
@@ -123,7 +124,12 @@ class RecallNotes:
             for note in ready:
                 self._pending.remove(note)
         for note in ready:
-            owner = log.ensure_owner(tx, note.scope.space, note.scope.user)
+            session = note.scope.session
+            target = owners.NEW_SESSION if session is None else owners.session_target(session)
+            # A recall alone creates no owner for what is said without a name.
+            owner = owners.find_target(tx, note.scope, target) or log.ensure_owner(
+                tx, note.scope.space, note.scope.user
+            )
             (number,) = tx.one(
                 "SELECT COALESCE(MAX(recall), 0) + 1 FROM recalls WHERE space = ? AND owner = ?",
                 owner,

@@ -20,7 +20,8 @@ from reverie.engine.log import LogEntry
 from reverie.errors import KeyConflict, NotFound, StoreError
 from reverie.model import Memory, Op, Origin, Scope, Trust
 from reverie.protocols import Owner, Transaction
-from reverie.write import embeddings, vault_link
+from reverie.write import embeddings, owners, vault_link
+from reverie.write.owners import Target
 from reverie.write.runtime import Runtime
 from reverie.write.validate import Draft, PreparedText, key_hash, memory_body
 
@@ -64,14 +65,16 @@ class PendingMemory(NamedTuple):
 
 
 @contextlib.contextmanager
-def open_writer(runtime: Runtime, author: Author) -> Iterator[Writer]:
-    """Open a write transaction for the owner of the author's scope, made on its first write.
+def open_writer(
+    runtime: Runtime, author: Author, target: Target = owners.NEW_MEMORY
+) -> Iterator[Writer]:
+    """Open a write transaction for the owner of the target, made on its first write.
 
     Buffered recall notes of the space are written with it.
     """
     scope = author.scope
     with runtime.engine.write() as tx:
-        owner = log.ensure_owner(tx, scope.space, scope.user)
+        owner = owners.ensure_target(tx, scope, target)
         index.require_current_index(tx)
         yield Writer(tx, runtime, owner, author)
         runtime.notes.write(tx, scope.space)
@@ -112,8 +115,8 @@ class Writer:
 
     @property
     def user(self) -> str | None:
-        """The user whose memories are written; None for the shared ones."""
-        return self.author.scope.user
+        """The user whose memories are written; None for those of nobody in particular."""
+        return self.author.scope.shown_user
 
     def now(self) -> int:
         """Return the time of the injected clock, in milliseconds."""
@@ -123,6 +126,10 @@ class Writer:
         """Return a writer of the same transaction that writes in the name of another author."""
         return replace(self, author=author)
 
+    def to(self, target: Target) -> Writer:
+        """Return a writer of the same transaction and author for the owner of another target."""
+        return replace(self, owner=owners.ensure_target(self.tx, self.author.scope, target))
+
     # -- idempotency --------------------------------------------------------------------------
 
     def repeated(self, stamp: WriteStamp, *, about_session: bool = False) -> LogEntry | None:
@@ -131,8 +138,13 @@ class Writer:
         Raises KeyConflict when that was another request.
         """
         hashed = key_hash(stamp.key)
-        entry = None if hashed is None else log.find_by_key(self.tx, self.owner, hashed)
-        if entry is None or stamp.key is None:
+        if hashed is None or stamp.key is None:
+            return None
+        # A key is used once by a handle, also by one that writes to two owners.
+        used = [self.owner, *owners.writable_owners(self.tx, self.author.scope)]
+        found = (log.find_by_key(self.tx, owner, hashed) for owner in dict.fromkeys(used))
+        entry = next((entry for entry in found if entry is not None), None)
+        if entry is None:
             return None
         # An erased entry has lost its request: all that can be compared is whether it was about a
         # memory or a session.

@@ -22,16 +22,18 @@ from reverie.engine.log import SHARED_OWNER
 from reverie.engine.postgres import engine as postgres_engine
 from reverie.engine.postgres.engine import PostgresEngine
 from reverie.engine.postgres.transaction import PostgresTransaction
-from reverie.model import MODES
+from reverie.model import MODES, UNNAMED, Scope
 from reverie.protocols import Engine, Owner, Row
 from tests.conftest import START, FakeClock, SeededIds, engine_of, rows
-from tests.messages import propose, reply, user
+from tests.messages import append_as_shared, propose, reply, user
 from tests.servers import Server
 
 Who = tuple[str, str | None]
 SPACES = ("one", "two", "three")
-USERS = (None, "alice", "bob")
+USERS = (None, UNNAMED, "alice", "bob")
 OWNERS: tuple[Who, ...] = tuple((space, user) for space in SPACES for user in USERS)
+# A space in which nothing was said: a handle without a user has one owner there.
+QUIET = "quiet"
 CANARY = re.compile(r"canary(\d+)q")
 NAMED = (
     "SELECT s.name, NULLIF(o.name, ''), o.space, o.owner FROM owners o JOIN spaces s USING (space)"
@@ -53,7 +55,11 @@ def seen_in(value: object) -> set[Who]:
 
 
 def visible(who: Who) -> set[Who]:
-    return {who, (who[0], None)}
+    return {(who[0], who[1] or UNNAMED), (who[0], None)}
+
+
+def handle_of(store: Store, who: Who) -> Space:
+    return store.scoped_space(Scope(*who))
 
 
 def open_store(address: str, embedder: str = "hashing") -> Store:
@@ -78,20 +84,27 @@ def write_some(handle: Space, who: Who, folder: Path) -> None:
     document.write_text(f"zebra document {word}", encoding="utf-8")
     handle.remember_file(document)
     session = handle.session("s")
-    session.append_many([user(f"zebra said {word}"), reply(f"yes {word}")])
+    if who[1] is None:
+        # As earlier versions did; the session then goes on as a shared one.
+        append_as_shared(handle, "s", user(f"zebra said {word}"))
+        session.append(reply(f"yes {word}"))
+    else:
+        session.append_many([user(f"zebra said {word}"), reply(f"yes {word}")])
     session.scratchpad.write([word])
     session.remember(f"zebra private {word}", private=True)
     propose(handle, f"proposed {word}")
-    assert handle.recall(f"zebra {word}")
+    assert handle.recall(f"zebra {word}") and session.recall(f"zebra {word}")
 
 
 def fill(address: str, folder: Path) -> None:
     with open_store(address) as store:
         for who in OWNERS:
-            write_some(store.space(who[0], user=who[1]), who, folder)
+            write_some(handle_of(store, who), who, folder)
+        for number in range(3):
+            store.space(QUIET).remember(f"zebra {number}", subject=f"stripes {number}")
     with open_store(address, "none") as store:
-        for space, name in OWNERS:
-            store.space(space, user=name).remember(f"zebra unembedded {canary((space, name))}")
+        for who in OWNERS:
+            handle_of(store, who).remember(f"zebra unembedded {canary(who)}")
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +148,8 @@ def tables_of(engine: Engine) -> dict[str, list[str]]:
 def numbers_of(engine: PostgresEngine) -> dict[Who, Owner]:
     with engine.read() as tx:
         tx.enter_all_owners()
-        return {(space, name): Owner(*owner) for space, name, *owner in tx.all(NAMED)}
+        found = {(space, name): Owner(*owner) for space, name, *owner in tx.all(NAMED)}
+    return {who: owner for who, owner in found.items() if who[0] in SPACES}
 
 
 def whose(tx: PostgresTransaction, table: str, columns: Sequence[str]) -> Counter[Row]:
@@ -228,9 +242,9 @@ def test_sample_data_has_rows_of_every_owner_in_every_table(engine: PostgresEngi
                 continue
             found = whose(tx, table, columns)
             if len(next(iter(found))) == 1:
-                assert {row[0] for row in found} == {owner.space for owner in owners}, table
+                assert {row[0] for row in found} > {owner.space for owner in owners}, table
             else:
-                assert set(found) == {tuple(owner) for owner in owners}, table
+                assert set(found) >= {tuple(owner) for owner in owners}, table
 
 
 @pytest.mark.parametrize("who", OWNERS, ids=str)
@@ -272,14 +286,14 @@ def test_update_and_delete_without_a_condition_change_own_rows_only(
             raise Undone
     with engine.read() as tx:
         tx.enter_all_owners()
-        assert len(tx.all("SELECT 1 FROM owners")) == len(OWNERS)
+        assert len(tx.all("SELECT 1 FROM owners")) == len(OWNERS) + 1
 
 
 def others(owner: Owner) -> dict[str, Owner]:
     """Somebody else in the same space, and two in another one."""
     elsewhere = owner.space % len(SPACES) + 1
     return {
-        "beside": Owner(owner.space, owner.number % 2 + 1),
+        "beside": Owner(owner.space, owner.number % (len(USERS) - 1) + 1),
         "elsewhere": Owner(elsewhere, owner.number),
         "shared elsewhere": Owner(elsewhere, SHARED_OWNER),
     }
@@ -377,7 +391,8 @@ class UnscopedTransaction(PostgresTransaction):
         return super().one(self._careless(sql), values)
 
     def _careless(self, sql: str) -> str:
-        if not sql.startswith(("SELECT", "WITH")) or "FOR UPDATE" in sql:
+        # The end of a space's log has its own seal, which tells one space from another.
+        if not sql.startswith(("SELECT", "WITH")) or "FOR UPDATE" in sql or "counters" in sql:
             return sql
         return self.broken.sub("CAST(? AS BIGINT) IS NOT NULL", sql)
 
@@ -403,7 +418,7 @@ def everything(handle: Space) -> list[Callable[[], object]]:
         lambda: handle.proposals(include_answered=True),
         lambda: list(handle.export()),
         lambda: list(session.export()),
-        lambda: session.context("zebra", tokens=4_000),
+        lambda: session.context("zebra", tokens=4_000, freeze=False),
         handle.profile,
         handle.sessions,
         session.events,
@@ -444,7 +459,7 @@ def ids_of(store: Store) -> dict[Who, list[str]]:
 def test_answers_do_not_change_when_sql_omits_the_space_condition(
     world: Store, who: Who, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    handle, made = world.space(who[0], user=who[1]), ids_of(world)
+    handle, made = handle_of(world, who), ids_of(world)
     ids = [id for listed in made.values() for id in listed]
     assert all(made[other] for other in OWNERS)
     before = all_answers(handle, ids)
@@ -453,20 +468,19 @@ def test_answers_do_not_change_when_sql_omits_the_space_condition(
     assert all_answers(handle, ids) == before
 
 
-@pytest.mark.parametrize("space", SPACES)
-def test_answers_of_the_shared_owner_do_not_change_without_sql_conditions(
-    world: Store, space: str, monkeypatch: pytest.MonkeyPatch
+def test_answers_of_a_single_owner_do_not_change_without_sql_conditions(
+    world: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    handle = world.space(space)
+    handle = world.space(QUIET)
     ids = [id for listed in ids_of(world).values() for id in listed]
     before = all_answers(handle, ids)
     monkeypatch.setattr(postgres_engine, "PostgresTransaction", UnscopedTransaction)
     assert all_answers(handle, ids) == before
 
 
-@pytest.mark.parametrize("who", [who for who in OWNERS if who[1]], ids=str)
-@pytest.mark.sample(3)
-def test_user_sees_nobody_else_without_sql_conditions(
+@pytest.mark.parametrize("who", OWNERS, ids=str)
+@pytest.mark.sample(4)
+def test_handle_of_two_owners_sees_nobody_else_without_sql_conditions(
     world: Store, who: Who, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its own rows and the shared ones have the same numbers, so that a recall cannot tell them
@@ -485,7 +499,7 @@ def test_user_sees_nobody_else_without_sql_conditions(
             given.append(found or ())
             return found
 
-    handle, calls = world.space(who[0], user=who[1]), 0
+    handle, calls = handle_of(world, who), 0
     ids = [id for listed in ids_of(world).values() for id in listed]
     monkeypatch.setattr(postgres_engine, "PostgresTransaction", Noting)
     # What fails is not to be looked into by the operator's statements.
@@ -517,7 +531,8 @@ def test_same_query_without_row_security_shows_everybody(
         assert seen_in(list(handle.export())) == set(OWNERS)
         assert all(seen_in(handle.history(made[who][0])) == {who} for who in OWNERS)
         monkeypatch.setattr(postgres_engine, "PostgresTransaction", UnscopedSpaceTransaction)
-        assert seen_in(list(handle.export())) == {(space, None) for space in SPACES}
+        unscoped = {(space, name) for space in SPACES for name in (None, UNNAMED)}
+        assert seen_in(list(handle.export())) == unscoped
 
 
 def test_update_without_a_condition_changes_no_other_owner(
@@ -533,12 +548,12 @@ def test_update_without_a_condition_changes_no_other_owner(
     with open_store(address) as store:
 
         def kept(table: str) -> list[tuple[Any, ...]]:
-            which = "space NOT IN (SELECT space FROM spaces WHERE name = 'one')"
+            which = f"space NOT IN (SELECT space FROM spaces WHERE name = '{QUIET}')"
             return rows(store, f"SELECT t::text FROM {table} t WHERE {which} ORDER BY 1")
 
         tables = [table for table in tables_of(engine_of(store)) if table != "meta"]
         before = {table: kept(table) for table in tables}
-        handle = store.space("one")
+        handle = store.space(QUIET)
         (forgotten, erased, *_) = (memory.id for memory in handle.memories())
         monkeypatch.setattr(postgres_engine, "PostgresTransaction", Reckless)
         handle.remember("another", subject="another")

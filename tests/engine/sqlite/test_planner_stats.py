@@ -38,7 +38,7 @@ from reverie.write.where import parse_where
 from tests.crash.failing_vfs import FailingVFS, Fault
 from tests.crash.workload import open_store, text_of
 
-OWNER = Owner(1, 0)
+OWNER = Owner(1, 1)
 FAR = 1 << 60
 FACTS = Filter(kinds=("fact",), tags=("work",), since=1, alive_at=1)
 STATISTICS = "SELECT tbl, idx, stat FROM sqlite_stat1 ORDER BY tbl, idx"
@@ -95,6 +95,7 @@ CALLS: dict[str, tuple[Call, list[str]]] = {
     "time_at": (lambda tx: log.recorded_time_at(tx, OWNER, 1), ["key: space position"]),
     "time_of": (lambda tx: log.entry_time(tx, OWNER, 1), ["key: space position"]),
     "versions": (lambda tx: log.versions(tx, OWNER, "m"), ["log_memory: space memory"]),
+    "has_versions": (lambda tx: log.has_versions(tx, OWNER, "m"), ["log_memory: space memory"]),
     "id_taken": (lambda tx: log.id_taken(tx, OWNER, "m"), ["log_memory: space memory"]),
     "states_at": (
         lambda tx: list(log.states_at(tx, OWNER, 5)),
@@ -119,6 +120,10 @@ CALLS: dict[str, tuple[Call, list[str]]] = {
     "find": (
         lambda tx: index.find(tx, OWNER, "m"),
         ["key: space owner born", "log_memory: space memory version"],
+    ),
+    "has_private_memory": (
+        lambda tx: index.has_private_memory(tx, OWNER, "s"),
+        ["memories_private: space owner"],
     ),
     "find_subject": (
         lambda tx: index.find_subject(tx, OWNER, "c", "s", 0),
@@ -326,7 +331,7 @@ def fill(path: Path) -> None:
     """Some of everything. How much there is must not matter."""
     chance = random.Random(20)
     with open_store(path) as store:
-        space = store.space("s")
+        space = store.space("s", user="u")
         for number in range(5):
             space.remember(
                 f"amber river {text_of(chance, str(number), 5)}",
@@ -459,7 +464,7 @@ def test_read_only_open_writes_no_statistics(tmp_path: Path) -> None:
     fill(path)
     drop_statistics(path)
     with reverie.open(f"{path}?mode=ro", embedder="hashing", settings=reverie.Settings()) as store:
-        assert store.space("s").recall("amber river")
+        assert store.space("s", user="u").recall("amber river")
         assert store.verify().problems == ()
     assert statistics_of(path) == []
 

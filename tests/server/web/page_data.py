@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from reverie import Origin, Store
 from reverie.agenda import jobs
+from reverie.write.owners import session_target
 from tests.conftest import DAY, HOUR, FakeClock
 from tests.messages import propose, reply, user
 
@@ -93,7 +94,7 @@ def _fail_a_job(store: Store, clock: FakeClock) -> None:
     space.session("fitting").append(user("The lathe needs a new belt"))
     for attempt in range(jobs.MAX_ATTEMPTS):
         clock.step(2 * HOUR)
-        with space.writer() as w:
+        with space.writer(session_target("fitting")) as w:
             claim = jobs.claim(w.tx, w.owner, clock.now(), f"token-{attempt}")
             assert claim is not None
             claim.fail(w.tx, clock.now(), "ModelFailed: the model at 127.0.0.1 does not answer")

@@ -73,15 +73,19 @@ def test_hidden_and_restored_session_is_named(tmp_path: Path, turns: str) -> Non
 
 def test_session_folder_moved_to_deleted_and_back_is_named(kept: Kept) -> None:
     hello(kept)
-    kept.move("ana/sessions/2026-01/chat", "ana/deleted/sessions/2026-01/chat")
+    kept.move(
+        "ana/users/unnamed/sessions/2026-01/chat", "ana/users/unnamed/deleted/sessions/2026-01/chat"
+    )
     assert subject(kept) == "ana: chat: hidden"
-    kept.move("ana/deleted/sessions/2026-01/chat", "ana/sessions/2026-01/chat")
+    kept.move(
+        "ana/users/unnamed/deleted/sessions/2026-01/chat", "ana/users/unnamed/sessions/2026-01/chat"
+    )
     assert subject(kept) == "ana: chat: restored"
 
 
 def test_deleted_session_folder_is_named_as_hidden(kept: Kept) -> None:
     hello(kept)
-    for path in kept.files("ana/sessions/2026-01/chat"):
+    for path in kept.files("ana/users/unnamed/sessions/2026-01/chat"):
         kept.path(path).unlink()
     assert subject(kept) == "ana: chat: hidden"
 

@@ -89,9 +89,9 @@ def in_a_key_of_their_own(kept: Kept, secret: str) -> str:
 
 def in_a_record(kept: Kept, secret: str) -> str:
     """What somebody wrote into a record is kept beside it."""
-    path = "ana/sessions/2026-01/chat/turns.md"
+    path = "ana/users/unnamed/sessions/2026-01/chat/turns.md"
     kept.path(path).write_bytes(kept.path(path).read_bytes() + f"\n{secret}\n".encode())
-    return "ana/sessions/2026-01/chat/turns.conflict-v1.md"
+    return "ana/users/unnamed/sessions/2026-01/chat/turns.conflict-v1.md"
 
 
 def in_an_index(kept: Kept, secret: str) -> str:

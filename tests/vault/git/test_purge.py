@@ -143,7 +143,7 @@ def test_purge_removes_an_erased_event_from_edited_files(
         session.append(user_message(text))
     summarise(session, "the suitcase opens with 793")
     service.sync(store)
-    for file in [*root.glob("ana/sessions/*/chat/**/*.md")]:
+    for file in [*root.glob("ana/users/unnamed/sessions/*/chat/**/*.md")]:
         file.write_bytes(file.read_bytes() + b"my own words\n")
     assert service.sync(store).conflicts
     session.erase_event(2)
@@ -354,7 +354,7 @@ def test_erase_cleans_a_copy_of_edited_turns_and_keeps_the_rest(
     for text in ("hello there", SECRET, KEPT):
         session.append({"role": "user", "content": text})
     service.sync(store)
-    turns = next(root.glob("ana/sessions/*/chat/turns.md"))
+    turns = next(root.glob("ana/users/unnamed/sessions/*/chat/turns.md"))
     turns.write_bytes(turns.read_bytes() + b"\nWater the plants.\n")
     service.sync(store)
     copy = next(turns.parent.glob("turns.conflict-v*.md"))

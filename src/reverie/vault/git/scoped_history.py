@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from reverie.memory.space import Space
 from reverie.memory.store import Store
-from reverie.model import Scope
+from reverie.model import UNNAMED, Scope
 from reverie.text.normalize import one_line
 from reverie.vault import layout, service
 from reverie.vault.git.repo import CommitInfo
@@ -48,9 +48,13 @@ def diff(space: Space, id: str | None = None, *, since: str | None = None) -> st
     shared = service.folders(space).owner(Scope(space.name)).lower()
     # In lower case, since a disk may ignore case.
     others = (f"/{shared}/{layout.USERS}/", f"/{shared}/{layout.DELETED}/{layout.USERS}/")
-    return head + "".join(
-        file for file in files if not any(_names(file, folder) for folder in others)
-    )
+    unnamed = f"/{service.folders(space).owner(Scope(space.name, UNNAMED)).lower()}/"
+
+    def is_foreign(file: str) -> bool:
+        line = _diff_line(file).replace(unnamed, f"/{shared}/")
+        return any(folder in line for folder in others)
+
+    return head + "".join(file for file in files if not is_foreign(file))
 
 
 def checkpoint(space: Space, note: str = "") -> str | None:
@@ -71,7 +75,7 @@ def find_memory_file(space: Space, id: str) -> tuple[str, str] | None:
 def _redact_commit(commit: CommitInfo, scope: Scope, folders: Folders) -> CommitInfo | None:
     """Return a commit without what belongs to others; None when nothing is left."""
     about = [path for path in commit.paths if not path.startswith(".")]
-    seen = {scope, Scope(scope.space)}
+    seen = {Scope(scope.space, scope.user or UNNAMED), Scope(scope.space)}
     own = tuple(path for path in about if folders.owner_of(path) in seen)
     if about and not own:
         return None
@@ -87,10 +91,10 @@ def _author(who: Space | Scope) -> str:
     return name if who.user is None else f"{name}/{who.user}"
 
 
-def _names(file: str, folder: str) -> bool:
-    """Whether the first line of a file's diff names a path below a folder."""
+def _diff_line(file: str) -> str:
+    """Return the first line of a file's diff, which names its paths, in lower case."""
     line = file.partition("\n")[0]
-    return folder in _QUOTED.sub(lambda found: _plain(found[1]), line).lower()
+    return _QUOTED.sub(lambda found: _plain(found[1]), line).lower()
 
 
 def _plain(quoted: str) -> str:

@@ -143,7 +143,7 @@ export class Shell {
     const spaces = this.#names().map((name) => [name, name]);
     const known = this.#spaces.find((each) => each.name === scope.space)?.users ?? [];
     const users = [...new Set([...known, ...(scope.user ? [scope.user] : [])])];
-    const named = [[SHARED, "shared by all"], ...users.map((name) => [name, name])];
+    const named = [[SHARED, "no user"], ...users.map((name) => [name, name])];
     const chosen = me.user
       ? el("span", { class: "fixed" }, me.user)
       : select("User", named, scope.user ?? SHARED, (name) => go(scope.space, name));
