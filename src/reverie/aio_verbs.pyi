@@ -145,7 +145,7 @@ class SpaceVerbs:
         """The name of the space."""
     @property
     def user(self) -> str | None:
-        """The user of this handle; None for what belongs to nobody in particular."""
+        """The user of this handle; None if it has none."""
     @property
     def ranking(self) -> Ranking:
         """How recalls of this handle rank unless they name another ranking."""

@@ -6,6 +6,7 @@ import pytest
 
 from reverie import Event, InvalidInput, Memory, NotFound, Origin, Space, Store
 from reverie.model import UNNAMED
+from reverie.transfer import import_
 from reverie.write import proposals
 from reverie.write.owners import session_target
 from tests.conftest import Stores, rows
@@ -313,3 +314,25 @@ def test_recall_alone_creates_no_owner(store: Store) -> None:
     assert ana.recall("office")
     ana.remember("The office has a lift")
     assert rows(store, "SELECT COUNT(*) FROM owners") == [(1,)]
+
+
+def test_fact_of_an_unmarked_conversation_is_imported_beside_it(
+    store: Store, ana: Space, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An export of an earlier version marks nothing as unnamed."""
+    monkeypatch.setattr(import_, "BATCH", 1)
+    records = [{k: v for k, v in each.items() if k != "unnamed"} for each in ana.export()]
+    copy = store.space("copy")
+    assert copy.import_records(records).skipped == ()
+    assert contents(copy) == contents(ana)
+    assert contents(store.space("copy", user="carol")) == {"The office is in Bergen"}
+
+
+def test_remembering_what_was_learned_keeps_what_a_person_added_to_it(
+    store: Store, ana: Space
+) -> None:
+    learned = find(ana, "Oslo")
+    ana.revise(learned.id, tags=["mine"], pinned=True)
+    ana.remember(learned.content, category=learned.category, subject=learned.subject)
+    kept = ana.get(learned.id)
+    assert (kept.forgotten_at, kept.tags, kept.pinned) == (None, ("mine",), True)

@@ -105,7 +105,7 @@ class Space:
 
     @property
     def user(self) -> str | None:
-        """The user of this handle; None for what belongs to nobody in particular."""
+        """The user of this handle; None if it has none."""
         return self._author.scope.shown_user
 
     @property

@@ -109,18 +109,20 @@ class _Writers:
             return self._w
         session = entry.session or (entry.body or {}).get("session")
         if session is not None:
-            if session not in self._of_sessions:
-                forked_from = entry.origin if entry.op == "append" else None
-                target = owners.session_target(session, forked_from)
-                self._of_sessions[session] = self._w.to(target)
-            return self._of_sessions[session]
-        if entry.actor == LEARNER and entry.origin is not None:
+            return self._of_session(session, entry.origin if entry.op == "append" else None)
+        if not unnamed and entry.actor == LEARNER and entry.origin is not None:
             # An export of an earlier version does not mark what was learned from a conversation.
-            said = self._of_sessions.get(entry.origin.session)
-            unnamed = unnamed or (said is not None and said.owner.number != log.SHARED_OWNER)
+            said = self._of_session(entry.origin.session)
+            unnamed = said.owner.number != log.SHARED_OWNER
         id = names.get(entry.memory, entry.memory)
         holds = owners.memory_target(id).holds
         return self._w.to(owners.Target(UNNAMED if unnamed else None, holds))
+
+    def _of_session(self, session: str, forked_from: Origin | None = None) -> Writer:
+        if session not in self._of_sessions:
+            target = owners.session_target(session, forked_from)
+            self._of_sessions[session] = self._w.to(target)
+        return self._of_sessions[session]
 
 
 class _PlainRecord(NamedTuple):

@@ -146,10 +146,17 @@ def _find_same(w: Writer, draft: Draft) -> MemoryRow | None:
 
 
 def _forget_learned(w: Writer, draft: Draft) -> None:
-    """Forget what says the same and was learned without a name: the draft takes its place."""
+    """Forget what says the same and was learned without a name: the draft takes its place.
+
+    A memory with a pin, tags or metadata that the draft lacks stays: a person added them.
+    """
     for owner in owners.writable_owners(w.tx, w.author.scope):
         each = replace(w, owner=owner)
-        if owner != w.owner and (same := _find_same(each, draft)) is not None:
+        same = None if owner == w.owner else _find_same(each, draft)
+        if same is None or same.pinned > draft.pinned:
+            continue
+        old = each.read_memory(same)
+        if {*old.tags} <= {*draft.tags} and old.metadata.keys() <= draft.metadata.keys():
             stamp = WriteStamp(reason=REMEMBERED_REASON)
             each.change_memory(same, "forget", stamp, lambda old, at: replace(old, forgotten_at=at))
 

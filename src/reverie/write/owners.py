@@ -77,12 +77,12 @@ NEW_SESSION = Target(UNNAMED)
 
 
 def memory_target(id: str) -> Target:
-    """The target of a change of a memory."""
+    """Return the target of a change of a memory."""
     return Target(None, lambda tx, owner: log.has_versions(tx, owner, id))
 
 
 def session_target(session: str, forked_from: Origin | None = None) -> Target:
-    """The target of what is said in a session, and of what only that session sees.
+    """Return the target of what is said in a session, and of what only that session sees.
 
     A session that an earlier version of Reverie stored as shared stays so, and so do its forks,
     until it is erased.

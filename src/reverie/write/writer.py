@@ -115,7 +115,7 @@ class Writer:
 
     @property
     def user(self) -> str | None:
-        """The user whose memories are written; None for those of nobody in particular."""
+        """The user whose memories are written; None for shared and unnamed ones."""
         return self.author.scope.shown_user
 
     def now(self) -> int:
