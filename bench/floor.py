@@ -4,11 +4,13 @@
 
 Asked are questions that have an answer, questions that have none (LoCoMo's fifth category,
 LongMemEval's ``_abs``, and those of ``bench/everyday.py``), and everyday requests that need no
-memory, of every space. *Kept* is the share of the questions with an answer among the first twelve
-hits that still have one above the floor; *let in* is the share of the others for which any hit is
-above it. The score of each query comes from a model that was fitted without its fold: a person, a
-conversation, a sixth of LongMemEval or of the requests. In brackets is where a figure lies in 95 of
-100 resamplings of persons, conversations, questions or requests. ``--fit`` prints the weights for
+memory, of every space. *people* have about fifty memories each; *few memories* are the same people
+when they had told 1, 3, 8 or 20 of them, and a question about the others has no answer. *Kept* is
+the share of the questions with an answer among the first twelve hits that still have one above the
+floor; *let in* is the share of the others for which any hit is above it. The score of each query
+comes from a model that was fitted without its fold: a person, a conversation, a sixth of
+LongMemEval or of the requests. In brackets is where a figure lies in 95 of 100 resamplings of
+persons, conversations, questions or requests. ``--fit`` prints the weights for
 ``recall/calibration.py``.
 """
 
@@ -42,14 +44,17 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-OWN = "people"
+OWN, FEW = "people", "few memories"
+SIZES = (1, 3, 8, 20)
+# Requests asked of each person for each of these sizes.
+REQUESTS_OF_FEW = 60
 ANSWERABLE, UNANSWERABLE, REQUEST = "answerable", "unanswerable", "request"
 LIMIT = 12
 DRAWS = 1_000
 # What each kind counts for in a fit, shared by its queries, alike for every data set.
 SHARES = {ANSWERABLE: 1.0, REQUEST: 1.0, UNANSWERABLE: 0.4}
 RIDGE = 1.0
-BY_WORDS = ("coverage", "strong_coverage", "strong_terms")
+BY_WORDS = ("coverage", "strong_terms")
 # What a model does without that is for hits found by words alone, or by vectors alone.
 MISSING: Mapping[str, tuple[str, ...]] = {
     "words and vectors": (),
@@ -144,6 +149,41 @@ def ask_people(asker: Asker, store: reverie.Store) -> None:
         for text in everyday.lines(person.unanswerable):
             asker.ask(space, OWN, UNANSWERABLE, text, text, place)
         asker.requests(space, OWN)
+
+
+def ask_few(asker: Asker, store: reverie.Store) -> None:
+    """Ask people who told little: each memory is in one space of each size."""
+    chance = np.random.default_rng(datasets.SEED)
+    requests = everyday.lines(everyday.REQUESTS)
+    for place, person in enumerate(everyday.PEOPLE):
+        memories, questions = everyday.memories(person), everyday.questions(person)
+        never_told = everyday.lines(person.unanswerable)
+        for size in SIZES:
+            order = chance.permutation(len(memories)).tolist()
+            parts = [order[start : start + size] for start in range(0, len(order), size)]
+            for number, part in enumerate(parts):
+                space = store.space(f"{person.name}, {size}, {number}")
+                ids = {}
+                for at in part:
+                    category, subject, content = memories[at]
+                    ids[at] = space.remember(content, category=category, subject=subject).id
+                told = [(text, gold) for text, gold in questions if {*gold} <= {*part}]
+                for text, gold in told:
+                    is_gold = gold_memories([ids[at] for at in gold])
+                    asker.ask(space, FEW, ANSWERABLE, text, text, place, is_gold)
+                others = [text for text, gold in questions if not {*gold} & {*part}]
+                asked = drawn(chance, others, max(len(told), 1))
+                asked += drawn(chance, never_told, len(never_told) // len(parts) + 1)
+                for text in asked:
+                    asker.ask(space, FEW, UNANSWERABLE, text, text, place)
+                for text in drawn(chance, requests, max(REQUESTS_OF_FEW // len(parts), 2)):
+                    fold = requests.index(text) % FOLDS
+                    asker.ask(space, FEW, REQUEST, text, text, fold)
+
+
+def drawn(chance: np.random.Generator, texts: Sequence[str], many: int) -> list[str]:
+    places = chance.choice(len(texts), size=min(many, len(texts)), replace=False)
+    return [texts[at] for at in places.tolist()]
 
 
 def ask_locomo(asker: Asker, store: reverie.Store, clock: Moment, path: Path) -> None:
@@ -363,6 +403,7 @@ def collect(data: Path, mode: str) -> list[Asked]:
             Path(folder) / "store.db", settings=UNWATCHED, embedder="local", clock=clock
         ) as store,
     ):
+        ask_few(asker, store)
         ask_people(asker, store)
         locomo, longmemeval = (data / usual for usual, _ in READERS.values())
         if locomo.is_file():

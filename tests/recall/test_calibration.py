@@ -11,8 +11,8 @@ from reverie.model import DEFAULT_FLOOR
 from reverie.recall import calibration
 from reverie.recall.calibration import Evidence, traits_of, worth
 
-STRONG = Evidence(1.0, 1.0, 2, 0.6, None, False)
-NOTHING = Evidence(0.0, 0.0, 0, 0.05, None, False)
+STRONG = Evidence(1.0, 2, 0.6, None, False)
+NOTHING = Evidence(0.0, 0, 0.05, None, False)
 QUESTION = traits_of("when does the ferry leave?", 2, 0.0, 200)
 
 
@@ -28,7 +28,7 @@ def test_questions_are_no_requests(question: str) -> None:
 
 def test_more_evidence_is_worth_more() -> None:
     assert worth(QUESTION, STRONG) > 0.8 > DEFAULT_FLOOR > worth(QUESTION, NOTHING)
-    half = STRONG._replace(coverage=0.5, strong_coverage=0.5, strong_terms=1, similarity=0.3)
+    half = STRONG._replace(coverage=0.5, strong_terms=1, similarity=0.3)
     assert worth(QUESTION, NOTHING) < worth(QUESTION, half) < worth(QUESTION, STRONG)
 
 
@@ -55,14 +55,14 @@ def test_size_beyond_what_was_fitted_changes_nothing() -> None:
 def test_evidence_that_is_missing_has_weights_of_its_own() -> None:
     for evidence in (
         STRONG._replace(similarity=None),
-        Evidence(None, 0.0, 0, 0.8, None, False),
-        Evidence(None, 0.0, 0, None, None, False),
+        Evidence(None, 0, 0.8, None, False),
+        Evidence(None, 0, None, None, False),
     ):
         names = calibration.features(QUESTION, evidence).keys()
         assert names == calibration.WEIGHTS["coverage" in names, "similarity" in names].keys()
         assert 0 < worth(QUESTION, evidence) < 1
     assert worth(QUESTION, STRONG._replace(similarity=None)) > 0.6
-    assert worth(QUESTION, Evidence(None, 0.0, 0, 0.8, None, False)) > 0.5
+    assert worth(QUESTION, Evidence(None, 0, 0.8, None, False)) > 0.5
 
 
 def test_floor_of_the_settings_is_the_default() -> None:

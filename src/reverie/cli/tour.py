@@ -28,7 +28,7 @@ FACTS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("The deploy runs every Friday at 17:00 from the main branch", {"category": "procedure"}),
     ("I prefer short answers with code first", {"category": "preference"}),
 )
-PARAPHRASE = "which database stores invoices?"
+PARAPHRASE = "which SQL server holds our invoices?"
 # Long enough that the times before and after it differ by a few milliseconds.
 PAUSE_SECONDS = 0.01
 

@@ -61,9 +61,8 @@ class Evidence(NamedTuple):
 
     coverage: float | None
     """The share of the query's terms, by weight, that the hit's best passage has."""
-    strong_coverage: float
     strong_terms: int
-    """The same without weak words, and the number of these terms."""
+    """The number of these terms that are no weak words."""
     similarity: float | None
     speaker: bool | None
     """Whether the query names who said it; None if it names nobody, or the hit is a memory."""
@@ -82,7 +81,6 @@ def features(traits: QueryTraits, evidence: Evidence) -> dict[str, float]:
     known: dict[str, float] = {}
     if evidence.coverage is not None:
         known["coverage"] = evidence.coverage
-        known["strong_coverage"] = evidence.strong_coverage
         known["strong_terms"] = min(evidence.strong_terms, 4) / 4
     if evidence.similarity is not None:
         known["similarity"] = evidence.similarity
@@ -95,7 +93,8 @@ def features(traits: QueryTraits, evidence: Evidence) -> dict[str, float]:
         "unknown": traits.unknown,
         "request": float(traits.request),
         "personal": float(traits.personal),
-        # Limited to about the sizes that the model was fitted to: 50 to 16,000 passages.
+        # Limited to about the sizes that the model was fitted to. Below ten passages, a good match
+        # by chance is no rarer.
         "size": math.log10(min(max(traits.passages, MIN_SIZE), MAX_SIZE)),
         "constant": 1.0,
     }
@@ -111,45 +110,43 @@ def worth(traits: QueryTraits, evidence: Evidence) -> float:
 
 # Fitted by ``bench/floor.py --fit``: with words and vectors, with words alone, with vectors alone.
 _BY_BOTH = {
-    "coverage": 2.126,
-    "strong_coverage": 0.461,
-    "strong_terms": 1.153,
-    "similarity": 3.375,
-    "speaker": 0.949,
-    "other_speaker": -2.377,
-    "period": 2.103,
-    "terms": 1.540,
-    "unknown": -1.273,
-    "request": -2.236,
-    "personal": 1.196,
-    "size": -1.652,
-    "constant": -1.408,
+    "coverage": 2.433,
+    "strong_terms": 1.296,
+    "similarity": 4.728,
+    "speaker": 1.101,
+    "other_speaker": -2.562,
+    "period": 2.504,
+    "terms": 1.232,
+    "unknown": -1.579,
+    "request": -2.458,
+    "personal": 1.253,
+    "size": -1.770,
+    "constant": -1.081,
 }
 _BY_WORDS = {
-    "coverage": 2.538,
-    "strong_coverage": 0.657,
-    "strong_terms": 1.348,
-    "speaker": 0.722,
-    "other_speaker": -2.279,
-    "period": 1.846,
-    "terms": 1.934,
-    "unknown": -1.609,
-    "request": -2.466,
-    "personal": 1.403,
-    "size": -1.666,
-    "constant": -0.994,
+    "coverage": 3.288,
+    "strong_terms": 1.881,
+    "speaker": 0.705,
+    "other_speaker": -2.496,
+    "period": 2.241,
+    "terms": 1.648,
+    "unknown": -2.100,
+    "request": -2.739,
+    "personal": 1.422,
+    "size": -1.691,
+    "constant": -0.667,
 }
 _BY_VECTORS = {
-    "similarity": 4.756,
-    "speaker": 1.120,
-    "other_speaker": -1.816,
-    "period": 2.134,
-    "terms": 1.396,
-    "unknown": -3.078,
-    "request": -2.507,
-    "personal": 0.975,
-    "size": -1.685,
-    "constant": 0.714,
+    "similarity": 6.092,
+    "speaker": 1.289,
+    "other_speaker": -1.972,
+    "period": 2.524,
+    "terms": 1.183,
+    "unknown": -3.262,
+    "request": -2.726,
+    "personal": 1.060,
+    "size": -1.800,
+    "constant": 0.810,
 }
 WEIGHTS: Mapping[tuple[bool, bool], Mapping[str, float]] = {
     (True, True): _BY_BOTH,

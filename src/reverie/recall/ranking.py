@@ -107,15 +107,10 @@ class TermRarity(NamedTuple):
     unknown: float
     """The part of the strong terms that occur nowhere."""
 
-    def covered(self, present: Iterable[str]) -> tuple[float, float, int]:
-        """The part of all terms that these are, the part of the strong ones, and their number."""
-        has = set(present)
-        strong = [term for term in self.of if term not in WEAK_TERMS]
-        return (
-            _part(self.of, [term for term in self.of if term in has], self.of),
-            _part(self.of, [term for term in strong if term in has], strong),
-            sum(term in has for term in strong),
-        )
+    def covered(self, present: Iterable[str]) -> tuple[float, int]:
+        """The part of all terms that these are, and the number of strong ones among them."""
+        has = [term for term in present if term in self.of]
+        return _part(self.of, has, self.of), len({*has} - WEAK_TERMS)
 
 
 def term_rarity(passages: int, terms: Iterable[str], frequencies: Mapping[str, int]) -> TermRarity:
@@ -247,14 +242,13 @@ class PoolScores(NamedTuple):
         """What speaks for one candidate, for its calibrated score."""
         matches = self.pool.matches
         terms = [] if matches is None else matches.terms_at(int(self.passages[place]))
-        coverage, strong_coverage, strong_terms = rarity.covered(terms)
+        coverage, strong_terms = rarity.covered(terms)
         similar = self.parts["vector"]
         known = similar is not None and bool(np.isfinite(similar[place]))
         speaker, period = self.pool.speaker_match, self.pool.period_match
         is_memory = self.pool.candidates[place].session is None
         return Evidence(
             coverage=None if matches is None else coverage,
-            strong_coverage=strong_coverage,
             strong_terms=strong_terms,
             similarity=float(similar[place]) if similar is not None and known else None,
             speaker=None if speaker is None or is_memory else bool(speaker[place]),
