@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reverie import Session, Space
+from reverie.model import DEFAULT_FLOOR
 from tests.conftest import FakeClock, Stores
 from tests.messages import reply, user
 
@@ -160,3 +161,60 @@ def test_definition_comes_first_for_a_question_what_something_is(
     assert space.recall("What is Kestrel?", limit=3, as_of=space.position())[0].id == hits[0].id
     others = space.recall("When does Kestrel deploy?", limit=3, explain=True)
     assert all("definition" not in hit.parts for hit in others)
+
+
+@pytest.mark.parametrize("embedder", EMBEDDERS)
+def test_earlier_requests_are_not_recalled_as_knowledge(stores: Stores, embedder: str) -> None:
+    space = stores.open(embedder=embedder).space("ana")
+    for name, request, answer in (
+        ("one", "write a haiku about autumn", "Leaves drift on cold wind, autumn says goodbye."),
+        ("two", "write a python function that sorts a list", "def sort(xs): return sorted(xs)"),
+    ):
+        space.session(name).append(user(request))
+        space.session(name).append(reply(answer))
+    for request in ("write a haiku about autumn", "write a python function that reverses a list"):
+        assert not any(hit.text.startswith("write a") for hit in space.recall(request))
+        assert "said] write a" not in space.session("new").context(request).recalled
+    asked = [hit.text for hit in space.recall("What did I ask you to write about autumn?")]
+    assert "write a haiku about autumn" in asked
+
+
+def test_answer_of_a_question_asked_again_is_in_the_prompt(stores: Stores) -> None:
+    space = stores.open(embedder="local").space("ana")
+    session = space.session("cabin")
+    session.append(user("What is the gate code of the cabin?"))
+    session.append(reply("It is 9921."))
+    for number in range(60):
+        space.session("noise").append(user(f"We painted wall {number} in a shade of blue."))
+    for query in ("What is the gate code of the cabin?", "what's the code of the cabin gate?"):
+        assert "It is 9921." in space.session("new").context(query).recalled
+
+
+@pytest.mark.parametrize(
+    ("stored", "query"),
+    [
+        ("I hate phone calls", "which phone do I have?"),
+        ("Hotel booking code for Porto is QX7T2P", "what book am I reading?"),
+        ("I booked a table at Bare", "which book did Kari give me?"),
+    ],
+)
+def test_word_in_another_sense_is_no_answer(stores: Stores, stored: str, query: str) -> None:
+    space = stores.open(embedder="local").space("ana")
+    space.remember(stored)
+    (hit,) = space.recall(query, explain=True)
+    assert hit.parts["other_sense"] == hit.score < DEFAULT_FLOOR
+    right = space.remember("I have a Pixel 8 phone, and a book by Fosse that Kari gave me")
+    hits = space.recall(query)
+    assert hits[0].id == right.id
+    assert hits[0].score > DEFAULT_FLOOR > hits[1].score
+
+
+def test_questions_of_words_never_heard_are_below_the_floor_with_few_memories(
+    stores: Stores,
+) -> None:
+    space = stores.open(embedder="local").space("ana")
+    for text in ("The wifi is called heron", "Office closes at six"):
+        space.remember(text)
+    for query in ("what is my name?", "what book am I reading?"):
+        assert all(hit.score < DEFAULT_FLOOR for hit in space.recall(query))
+    assert space.recall("when does the office close?")[0].score > 0.9

@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from reverie.dates import to_ms
-from reverie.recall.query_hints import Definition, Period, QueryHints, parse_query
+from reverie.recall.query_hints import AskedKind, Definition, Period, QueryHints, parse_query
 from reverie.text.analyzer import MAX_QUERY_CHARS, query_terms
 from tests.tables import cases_in_one_test
 
@@ -462,3 +462,45 @@ def test_definition_is_found_in_the_text_that_says_what_a_thing_is(
     name: str, definite: bool, text: str, says: bool
 ) -> None:
     assert Definition(name, definite).is_in(text) is says
+
+
+@pytest.mark.parametrize(
+    ("query", "text", "missed"),
+    [
+        ("which phone do I have?", "I hate phone calls", True),
+        ("which phone do I have?", "My phone is a Pixel 8", False),
+        ("which phone do I have?", "The phone broke yesterday", False),
+        ("which phones do we own?", "our phone: a Pixel", False),
+        ("what book am I reading?", "Hotel booking code for Porto is QX7T2P", True),
+        ("what book am I reading?", "I read books by the sea", False),
+        ("which book did Kari give me?", "I booked a table at Bare", True),
+        ("which book did Kari give me?", "Kari booked a table at Bare", False),
+        ("which dentist do I have?", "Dentist appointment with Dr Berg", False),
+        ("what kind of dog does Bob have?", "The dog food is in the cellar", True),
+        ("what kind of dog does Bob have?", "Bob keeps dog food in the cellar", False),
+        ("which phone do I have?", "We met at noon", False),
+        (
+            "which phone do I have?",
+            "I hate phone calls, long mails, loud rooms, crowded trains, early mornings, wet socks",
+            False,
+        ),
+    ],
+)
+def test_kind_of_thing_is_missed_by_a_short_text_with_the_word_in_another_sense(
+    query: str, text: str, missed: bool
+) -> None:
+    kind = parse_query(query).kind
+    assert kind is not None
+    assert kind.is_missed_by(text) is missed
+
+
+@pytest.mark.parametrize(
+    "query", ["phone", "where is my phone?", "what is my phone?", "which?", "what do I like?"]
+)
+def test_other_queries_ask_for_no_kind_of_thing(query: str) -> None:
+    assert parse_query(query).kind is None
+
+
+def test_other_terms_of_an_asked_kind_leave_out_weak_words() -> None:
+    kind = parse_query("which book did Kari give me?").kind
+    assert kind == AskedKind("book", "book", frozenset({"kari"}))

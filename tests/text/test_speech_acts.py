@@ -1,4 +1,4 @@
-"""Questions and fillers are told from what states something."""
+"""Questions, requests and fillers are told from what states something."""
 
 from __future__ import annotations
 
@@ -34,8 +34,37 @@ FILLERS = (
     "I don't know.",
     "Sorry, I don't have any information about that.",
     "I have no record of that.",
+    "go on",
+    "Tell me more.",
+    "thanks a lot!",
+    "next",
+    "Got it.",
+    "I see",
+    "That works.",
+    "never mind",
+    "やあ",
+)
+REQUESTS = (
+    "write a haiku about autumn",
+    "Write a python function that sorts a list.",
+    "Please translate 'I live in Oslo' to German",
+    "tell me a joke",
+    "Can you summarize this in three lines",
+    "OK, now make it shorter",
+    "List all prime numbers below 100",
+    "Explain recursion. Give me an example!",
 )
 STATEMENTS = (
+    "Plan B worked in the end",
+    "Design review is on Friday at 10",
+    "List price was 40 euros",
+    "Name your price, said Bob",
+    "Fix the date: the wedding, my sister says, is in June",
+    "Suggest a lens for my Sony A7",
+    "Write to Anna, I moved to Rome",
+    "Remember to write a letter to Bob",
+    "Give Bob the key",
+    "Play starts at eight",
     "We picked oak for the deck.",
     "At a flea market.",
     "42",
@@ -59,6 +88,12 @@ STATEMENTS = (
 @pytest.mark.parametrize("text", QUESTIONS)
 def test_message_that_only_asks_is_a_question(text: str) -> None:
     assert classify(text) is SpeechAct.QUESTION
+
+
+@pytest.mark.parametrize("text", REQUESTS)
+def test_message_that_only_asks_for_work_is_a_request(text: str) -> None:
+    assert classify(text) is SpeechAct.REQUEST
+    assert classify(text, by_assistant=True) is not SpeechAct.REQUEST
 
 
 @pytest.mark.parametrize("text", FILLERS)

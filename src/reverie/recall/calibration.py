@@ -49,7 +49,7 @@ class QueryTraits(NamedTuple):
 
     terms: int
     unknown: float
-    """The share of its strong terms, by weight, that occur in no passage."""
+    """The share of its terms, by weight, that occur in no passage."""
     passages: int
     """The number of passages searched: with more of them, the best is better by chance."""
     request: bool
@@ -110,43 +110,43 @@ def worth(traits: QueryTraits, evidence: Evidence) -> float:
 
 # Fitted by ``bench/floor.py --fit``: with words and vectors, with words alone, with vectors alone.
 _BY_BOTH = {
-    "coverage": 2.433,
-    "strong_terms": 1.296,
-    "similarity": 4.728,
-    "speaker": 1.101,
-    "other_speaker": -2.562,
-    "period": 2.504,
-    "terms": 1.232,
-    "unknown": -1.579,
-    "request": -2.458,
-    "personal": 1.253,
-    "size": -1.770,
-    "constant": -1.081,
+    "coverage": 1.683,
+    "strong_terms": 1.603,
+    "similarity": 4.605,
+    "speaker": 0.934,
+    "other_speaker": -2.591,
+    "period": 2.611,
+    "terms": 0.991,
+    "unknown": -2.396,
+    "request": -2.525,
+    "personal": 1.309,
+    "size": -1.843,
+    "constant": 0.079,
 }
 _BY_WORDS = {
-    "coverage": 3.288,
-    "strong_terms": 1.881,
-    "speaker": 0.705,
-    "other_speaker": -2.496,
-    "period": 2.241,
-    "terms": 1.648,
-    "unknown": -2.100,
-    "request": -2.739,
-    "personal": 1.422,
-    "size": -1.691,
-    "constant": -0.667,
+    "coverage": 2.400,
+    "strong_terms": 2.260,
+    "speaker": 0.526,
+    "other_speaker": -2.543,
+    "period": 2.376,
+    "terms": 1.344,
+    "unknown": -3.025,
+    "request": -2.754,
+    "personal": 1.491,
+    "size": -1.786,
+    "constant": 0.676,
 }
 _BY_VECTORS = {
-    "similarity": 6.092,
-    "speaker": 1.289,
-    "other_speaker": -1.972,
-    "period": 2.524,
-    "terms": 1.183,
-    "unknown": -3.262,
-    "request": -2.726,
-    "personal": 1.060,
-    "size": -1.800,
-    "constant": 0.810,
+    "similarity": 5.571,
+    "speaker": 1.094,
+    "other_speaker": -2.182,
+    "period": 2.693,
+    "terms": 1.194,
+    "unknown": -4.094,
+    "request": -2.773,
+    "personal": 1.189,
+    "size": -1.953,
+    "constant": 1.721,
 }
 WEIGHTS: Mapping[tuple[bool, bool], Mapping[str, float]] = {
     (True, True): _BY_BOTH,

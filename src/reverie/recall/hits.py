@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,13 +19,15 @@ from reverie.recall import near_duplicates
 from reverie.recall import ranking as recall_ranking
 from reverie.recall.calibration import Evidence
 from reverie.recall.query import Query
-from reverie.recall.query_hints import Definition
+from reverie.recall.query_hints import AskedKind, Definition
 from reverie.recall.views import View
 
 # Hits that share this part of their terms are duplicates.
 DUPLICATE_SHARE = 0.9
 # Of two duplicates the newer one is shown, unless its score is below this part of the other's.
 SAME_SCORE_SHARE = 0.9
+# The part of its score that a text keeps which has the query's word in another sense.
+OTHER_SENSE_FACTOR = 0.2
 
 
 class ScoredCandidate(NamedTuple):
@@ -109,15 +112,19 @@ def select_hits(
     owners: int,
     rerank_scores: RerankScores | None,
     definition: Definition | None = None,
+    kind: AskedKind | None = None,
 ) -> tuple[list[LoadedCandidate], bool]:
     """The candidates that become hits, and whether more candidates could not change them.
 
-    ``definition`` is what the query asks to be explained: a text that does so comes first.
+    ``definition`` is what the query asks to be explained: a text that does so comes first. Of the
+    ``kind`` of thing that it asks for, texts that have the word in another sense come last.
     """
     ranking, limit, floor = query.ranking, query.limit, query.min_score
     loaded = _load_candidates(scored, limit)
     if ranking.collapse:
         loaded = _collapse_duplicates(loaded)
+    if kind is not None:
+        loaded = _other_senses_last(loaded, kind, limit)
     if definition is not None:
         loaded = _definitions_first(loaded, definition, limit)
     threshold = ranking.score_threshold
@@ -158,6 +165,20 @@ def _definitions_first(
             read.set_score("definition", best[0].score)
     yield from sorted(best, key=lambda read: "definition" not in read.parts)
     yield from loaded
+
+
+def _other_senses_last(
+    loaded: Iterator[LoadedCandidate], kind: AskedKind, limit: int
+) -> Iterator[LoadedCandidate]:
+    """Lower the scores of the best candidates that have the query's word in another sense."""
+    best = list(islice(loaded, 2 * limit))
+    for read in best:
+        if kind.is_missed_by(read.text):
+            lowered = round(read.score * OTHER_SENSE_FACTOR, recall_ranking.SCORE_DECIMALS)
+            read.set_score("other_sense", lowered)
+    yield from heapq.merge(
+        sorted(best, key=lambda read: -read.score), loaded, key=lambda read: -read.score
+    )
 
 
 def _load_candidates(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import NamedTuple
 
+from reverie.recall.calibration import WEAK_TERMS
 from reverie.text.analyzer import MAX_QUERY_CHARS, query_terms
 from reverie.text.speech_acts import SpeechAct
 
@@ -65,6 +67,25 @@ _ASKS_WHICH = re.compile(
     r"(?:have|own|use|drive|ride|wear|play|speak|take|study|support)(?: now| currently)?[?!. ]*$",
     re.IGNORECASE,
 )
+# "Which phone do I have?" and "what book did Kari give me?" ask for a thing by its kind.
+_ASKS_KIND = re.compile(
+    r"\W*(?:which|what)(?: kind of| type of| sort of| brand of| make of)? (?:[a-z]+ )?"
+    r"(?P<kind>[a-z]{3,}) (?:am|is|are|was|were|do|does|did|have|has|had|can|could|will|would|"
+    r"should|must) \w",
+    re.IGNORECASE,
+)
+# A word that follows a noun and is none itself, so that the noun is no part of a compound.
+_ENDS_NOUN = re.compile(
+    r"(?:am|is|are|was|were|be|been|do|does|did|has|have|had|can|could|will|would|should|must|may|"
+    r"and|or|but|nor|not|of|in|on|at|to|for|from|with|by|about|as|than|that|which|who|when|where|"
+    r"if|so|because|since|until|after|before|during|over|under|near|i|you|he|she|it|we|they|my|"
+    r"your|his|her|its|our|their|a|an|the|this|these|those|there|here|now|then|too|also|again|"
+    r"always|never|yesterday|today|tomorrow|broke|came|costs?|fell|gave|got|made|makes|needs?|rang|"
+    r"said|says|sold|told|took|went|works|\w+ed|\w+ly|\w+ing)\b"
+)
+_NEXT_WORD = re.compile(r" (?P<word>[a-z]+)")
+# A longer text says more than the words that it shares with the query.
+MAX_OTHER_SENSE_TERMS = 10
 MAX_DEFINED_WORDS = 4
 _NOT_DEFINED = {"it", "this", "that", "these", "those", "he", "she", "they", "you", "i", "up"}
 # The words before and after the name of a thing in a text that says what the thing is.
@@ -79,6 +100,8 @@ _SAYS_WHAT = re.compile(
 )
 _COPULAS = {"is", "are", "was", "were", "ist", "sind", "war", "est", "es", "é"}
 _WORD = re.compile(r"[^\W\d_]+(?:['\u2019][^\W\d_]+)?")
+# Not the first word of a sentence, which has a capital anyway, nor "I".
+_NAME_OR_NUMBER = re.compile(r"\d|(?<=[\w,;:] )(?!I\b)[A-Z]")
 
 _MONTHS = (
     "january januar janvier enero janeiro gennaio",
@@ -192,6 +215,48 @@ class Definition(NamedTuple):
         return False
 
 
+class AskedKind(NamedTuple):
+    """The kind of thing that a query asks for: "phone" in "which phone do I have?"."""
+
+    word: str
+    term: str
+    other_terms: frozenset[str]
+    """The other terms of the query that are no weak words."""
+
+    def is_missed_by(self, text: str) -> bool:
+        """Whether a text has the word in another sense, and nothing else that is asked for.
+
+        That is another form ("booked" for a book), or a part of a compound ("phone calls") in a
+        text without a name or number that could be what is asked for.
+        """
+        forms = [
+            (match, _singular(match[0].lower()) == _singular(self.word))
+            for match in _WORD.finditer(text)
+            if match[0][:3].lower() == self.word[:3] and self.term in query_terms(match[0])
+        ]
+        if not forms:
+            return False
+        terms = query_terms(text, MAX_OTHER_SENSE_TERMS + 1)
+        if len(terms) > MAX_OTHER_SENSE_TERMS or not self.other_terms.isdisjoint(terms):
+            return False
+        same = [match for match, is_same in forms if is_same]
+        if not same:
+            return True
+        return not _NAME_OR_NUMBER.search(text) and all(_begins_compound(text, at) for at in same)
+
+
+def _singular(noun: str) -> str:
+    """A noun without its plural, roughly, and without "'s"."""
+    noun = noun.removesuffix("'s").removesuffix("\u2019s")
+    return noun.removesuffix("es") if noun.endswith(("ses", "xes", "ches")) else noun.rstrip("s")
+
+
+def _begins_compound(text: str, noun: re.Match[str]) -> bool:
+    """Whether another noun follows a noun: "phone calls", not "phone is" or "phone broke"."""
+    following = _NEXT_WORD.match(text, noun.end())
+    return following is not None and _ENDS_NOUN.match(following["word"]) is None
+
+
 class QueryHints(NamedTuple):
     """The parsed query. ``terms`` maps each term to the word of the query that it comes from."""
 
@@ -201,10 +266,12 @@ class QueryHints(NamedTuple):
     about_questions: bool
     period: Period | None
     definition: Definition | None
+    kind: AskedKind | None
 
     def wants(self, act: int) -> bool:
         """Whether an event of this class may be a hit: fillers never, questions if asked for."""
-        return act == SpeechAct.STATEMENT or (self.about_questions and act == SpeechAct.QUESTION)
+        asks = act in {SpeechAct.QUESTION, SpeechAct.REQUEST}
+        return act == SpeechAct.STATEMENT or (self.about_questions and asks)
 
     def asks_about(self, role: str, speaker: str | None) -> bool:
         """Whether the query asks for what this speaker said."""
@@ -228,13 +295,15 @@ def parse_query(query: str) -> QueryHints:
     }
     second = bool(words & _SECOND_WORDS) or bool(_SECOND_SIGNS.search(without_requests))
     first = bool(words & _FIRST_WORDS) or bool(_FIRST_SIGNS.search(without_requests))
+    terms = query_terms(text)
     return QueryHints(
-        query_terms(text),
+        terms,
         first and not second,
         second,
         bool(_ABOUT_QUESTIONS.search(text)),
         _parse_period(text),
         _parse_definition(text),
+        _parse_kind(text, terms),
     )
 
 
@@ -248,6 +317,16 @@ def _parse_definition(text: str) -> Definition | None:
     if len(words) > MAX_DEFINED_WORDS or words[0] in _NOT_DEFINED:
         return None
     return Definition(" ".join(words), which is not None or asked["article"] is not None)
+
+
+def _parse_kind(text: str, terms: Iterable[str]) -> AskedKind | None:
+    asked = _ASKS_KIND.match(text)
+    if asked is None:
+        return None
+    word = asked["kind"].lower()
+    for term in query_terms(word):
+        return AskedKind(word, term, frozenset(terms) - WEAK_TERMS - {term})
+    return None
 
 
 def _parse_period(text: str) -> Period | None:

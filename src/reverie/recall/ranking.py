@@ -105,7 +105,7 @@ class TermRarity(NamedTuple):
 
     of: dict[str, float]
     unknown: float
-    """The part of the strong terms that occur nowhere."""
+    """The part of the terms that occur nowhere."""
 
     def covered(self, present: Iterable[str]) -> tuple[float, int]:
         """The part of all terms that these are, and the number of strong ones among them."""
@@ -121,9 +121,7 @@ def term_rarity(passages: int, terms: Iterable[str], frequencies: Mapping[str, i
         term: idf_weight(size, count) * (WEAK_FACTOR if term in WEAK_TERMS else 1.0)
         for count, term in rarest
     }
-    strong = [term for term in of if term not in WEAK_TERMS]
-    unknown = [term for term in strong if not frequencies.get(term)]
-    return TermRarity(of, _part(of, unknown, strong))
+    return TermRarity(of, _part(of, [term for term in of if not frequencies.get(term)], of))
 
 
 def _part(of: Mapping[str, float], some: Iterable[str], all_: Iterable[str]) -> float:
@@ -239,21 +237,40 @@ class PoolScores(NamedTuple):
         return _origin_scores(self.pool.candidates, self.scores)
 
     def evidence_at(self, place: int, rarity: TermRarity) -> Evidence:
-        """What speaks for one candidate, for its calibrated score."""
+        """What speaks for one candidate, for its calibrated score.
+
+        What speaks for a question speaks for the answer that follows it.
+        """
         matches = self.pool.matches
-        terms = [] if matches is None else matches.terms_at(int(self.passages[place]))
+        places = [place, *self._question_before(place)]
+        terms: set[str] = set()
+        if matches is not None:
+            terms.update(*(matches.terms_at(int(self.passages[each])) for each in places))
         coverage, strong_terms = rarity.covered(terms)
-        similar = self.parts["vector"]
-        known = similar is not None and bool(np.isfinite(similar[place]))
+        vectors = self.parts["vector"]
+        similar = [] if vectors is None else [float(vectors[each]) for each in places]
+        similar = [each for each in similar if math.isfinite(each)]
         speaker, period = self.pool.speaker_match, self.pool.period_match
         is_memory = self.pool.candidates[place].session is None
         return Evidence(
             coverage=None if matches is None else coverage,
             strong_terms=strong_terms,
-            similarity=float(similar[place]) if similar is not None and known else None,
+            similarity=max(similar, default=None),
             speaker=None if speaker is None or is_memory else bool(speaker[place]),
             period=period is not None and bool(period[place]),
         )
+
+    def _question_before(self, place: int) -> list[int]:
+        """The place of the question that this candidate follows in its session, if it is one."""
+        answer = self.pool.candidates[place]
+        if answer.session is None:
+            return []
+        before = (answer.session, answer.sequence - 1)
+        return [
+            at
+            for at, each in enumerate(self.pool.candidates)
+            if (each.session, each.sequence) == before and each.act == SpeechAct.QUESTION
+        ]
 
 
 def score_evidence(

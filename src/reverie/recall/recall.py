@@ -152,14 +152,14 @@ def _recall(
             for passages in lists
         )
         scored = _drop_excluded(query, _score_candidates(query, hints, lists))
-        definition = None
+        definition = kind = None
         if ranking.fusion == "evidence":
             scored = _calibrate(scored, traits, rarity, query.explain)
-            definition = hints.definition
+            definition, kind = hints.definition, hints.kind
         # A recall of an earlier moment is as recent then as its hits were.
         now = query.filter.alive_at or runtime.clock.now()
         selected, enough = hits.select_hits(
-            scored, query, now, len(views), rerank_scores, definition
+            scored, query, now, len(views), rerank_scores, definition, kind
         )
         if enough or not truncated or candidate_limit >= MAX_CANDIDATES:
             break

@@ -1,6 +1,6 @@
-"""Classify messages: as a statement, a question, or a filler such as "OK, thanks".
+"""Classify messages: as a statement, a question, a request, or a filler such as "OK, thanks".
 
-Questions and fillers are no knowledge. Whatever may state something counts as a statement: a long
+Of these, statements alone are knowledge. Whatever may state something counts as a statement: a long
 question, one with a clause of its own ("since I moved to Rome, where …?"), and one that only wants
 to be confirmed ("Bob's number is 555-1234, right?").
 """
@@ -15,7 +15,7 @@ from reverie.text.greetings import GREETINGS
 from reverie.text.normalize import nfkc_casefold
 
 # Stored with the index: with another number the acts of all events are determined again.
-ACTS_VERSION = 2
+ACTS_VERSION = 3
 # A longer message states something, whatever its punctuation says.
 MAX_QUESTION_WORDS = 16
 MAX_QUESTION_CHARS = 160
@@ -75,6 +75,19 @@ _OWN_CLAUSE = re.compile(
 )
 # "Can you suggest a lens for my Sony A7?" says what the speaker has.
 _OWN = re.compile(r"\b(?:my|our)\b")
+# A request to do something. Unlike the hint in a query (recall/calibration.py), it hides a message
+# from recall, so a word that is a noun as well needs an article: "Plan B worked" states something.
+_REQUEST = re.compile(
+    r"(?:(?:hey|hi|ok|okay|please|now|just|so|and|then)\W+)*"
+    r"(?:(?:can|could|would|will) you (?:please )?|let'?s |help me (?:to |with )?|"
+    r"(?:act as|brainstorm|calculate|compose|continue|convert|define|describe|explain|generate|"
+    r"give me|imagine|implement|paraphrase|pretend|proofread|recommend|refactor|rephrase|rewrite|"
+    r"roleplay|shorten|show me|simplify|solve|suggest|summari[sz]e|tell me|translate|try again|"
+    r"write)\b|"
+    r"(?:add|build|code|compare|compute|correct|count|create|debug|design|draft|draw|find|fix|"
+    r"format|list|make|name|outline|plan|prepare|reverse|sing|sort|spell|turn|use) "
+    r"(?:an?|all|five|it|me|some|ten|the|these|this|three|up|\d+)\b)"
+)
 # Words that alone are a whole message and say nothing.
 _FILLERS = """
     ah aha alright amazing awesome bye continue cool done exactly excellent fine goodbye goodnight
@@ -91,6 +104,34 @@ _LINKS = """
     a again all and another dear for get go got i is it it's later many much my new night of see so
     sounds start that that's thats the then there this to too very works you you're your
 """
+# Whole messages that say nothing, of words that do elsewhere.
+_FILLER_PHRASES = frozenset(
+    {
+        "go on",
+        "keep going",
+        "carry on",
+        "tell me more",
+        "more please",
+        "next",
+        "next one",
+        "got it",
+        "i got it",
+        "i see",
+        "that works",
+        "works for me",
+        "never mind",
+        "no worries",
+        "no problem",
+        "makes sense",
+        "that makes sense",
+        "sounds good",
+        "sounds great",
+        "let's continue",
+        "thanks a lot",
+        "thank you very much",
+        "やあ",
+    }
+)
 CHAT_WORDS = frozenset(_CHAT_WORDS.split())
 FILLERS = frozenset(_FILLERS.split()) | CHAT_WORDS | GREETINGS
 LINKS = frozenset(_LINKS.split())
@@ -112,11 +153,12 @@ class SpeechAct(IntEnum):
     STATEMENT = 0
     QUESTION = 1
     FILLER = 2
+    REQUEST = 3
 
 
 @lru_cache(maxsize=4_096)
 def classify(text: str, by_assistant: bool = False) -> SpeechAct:
-    """Classify a message: a statement, unless it is clearly a question or a filler.
+    """Classify a message: a statement, unless it is clearly a question, a request or a filler.
 
     "I don't know that" is a filler if the assistant says it.
     """
@@ -134,6 +176,8 @@ def classify(text: str, by_assistant: bool = False) -> SpeechAct:
         return SpeechAct.FILLER
     if words <= MAX_QUESTION_WORDS and all(map(_is_question, sentences_left)):
         return SpeechAct.QUESTION
+    if not by_assistant and words <= MAX_QUESTION_WORDS and _only_requests(sentences_left):
+        return SpeechAct.REQUEST
     return SpeechAct.STATEMENT
 
 
@@ -146,6 +190,8 @@ def asks_yes_or_no(text: str) -> bool:
 def _is_filler(sentence: str) -> bool:
     """Whether a folded sentence has no words, or only fillers; a number is content."""
     words = _WORD.findall(sentence)
+    if " ".join(words) in _FILLER_PHRASES:
+        return True
     named = {word for word in words if not word.isdecimal()}
     if len(named) < len(set(words)) and not CHAT_WORDS & named:
         return False
@@ -168,6 +214,19 @@ def _is_question(sentence: str) -> bool:
     if _QUESTION_MARK.search(sentence) or _QUESTION_ENDING.search(sentence):
         return True
     return not sentence.endswith((".", "!")) and _ASKING.match(sentence) is not None
+
+
+def _only_requests(sentences: list[str]) -> bool:
+    """Whether a message asks to do something and says nothing of the person who asks."""
+    return all(
+        _is_question(sentence) or (_REQUEST.match(sentence) and not _states_something(sentence))
+        for sentence in sentences
+    )
+
+
+def _states_something(sentence: str) -> bool:
+    told = _OWN_CLAUSE.search(sentence) or _TELLS.search(sentence)
+    return told is not None or _names_own_thing(sentence)
 
 
 def _has_clause_before(sentence: str) -> bool:
