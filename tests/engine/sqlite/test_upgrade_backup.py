@@ -280,6 +280,42 @@ def test_upgrade_without_space_for_its_copy_changes_nothing(
         assert len(backups(path)) == 1
 
 
+def test_interrupted_upgrade_on_a_disk_that_its_copy_filled_uses_that_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = unpacked(OLD, tmp_path)
+
+    def killed(*given: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as before:
+        before.setattr("reverie.engine.sqlite.engine._upgrade", killed)
+        with pytest.raises(KeyboardInterrupt):
+            opened(path)
+    (copy,) = backups(path)
+    real = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: real._replace(free=10_000))
+    opened(path).close()
+    assert backups(path) == [copy] and schema_of(path) == schema.SCHEMA_VERSION
+
+
+def test_upgrade_of_a_store_used_since_its_copy_needs_space_for_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = unpacked(OLD, tmp_path)
+    earlier = path.read_bytes()
+    opened(path).close()
+    path.write_bytes(earlier)
+    connection = apsw.Connection(str(path))
+    connection.execute("INSERT INTO meta (key, value) VALUES ('used', 'again')")
+    connection.close()
+    real = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: real._replace(free=10_000))
+    with pytest.raises(StoreFull, match="--no-backup"):
+        opened(path)
+    assert len(backups(path)) == 1 and schema_of(path) == OLD
+
+
 def test_upgrade_whose_copy_cannot_be_written_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import filecmp
 import glob
 import os
 import shutil
 import time
+from collections.abc import Iterator
+from itertools import zip_longest
 from pathlib import Path
 
 import apsw
@@ -57,9 +58,11 @@ def keep(
         return
     # A copy that was not finished takes the space of the next one.
     store_file.remove_store(_part(path))
-    _require_space(connection, path)
     try:
-        target = _copy(connection, path, before, options.report("backing up"), vfs)
+        target = _find_same(connection, path, before)
+        if target is None:
+            _require_space(connection, path)
+            target = _copy(connection, path, before, options.report("backing up"), vfs)
     except StoreFull as error:
         raise _no_space(path) from error
     except OSError as error:
@@ -85,13 +88,53 @@ def _copy(
         store_file.copy_pages(connection, part, vfs=vfs, progress=progress)
         with part.open("rb") as file:
             os.fsync(file.fileno())
-        for copy in find(path, before):
-            if filecmp.cmp(copy, part, shallow=False):
-                store_file.remove_store(part)
-                return copy
         target = _free_name(path, before)
         store_file.move_into_place(part, target)
     return target
+
+
+def _find_same(connection: apsw.Connection, path: Path, before: str) -> Path | None:
+    """Find a copy that holds exactly what the store holds now."""
+    return next((copy for copy in find(path, before) if _holds_same(connection, copy)), None)
+
+
+def _holds_same(connection: apsw.Connection, copy: Path) -> bool:
+    """Whether a copy has the tables and rows of the store, and no others.
+
+    They are compared without another copy, for which a full disk may have no space.
+    """
+    tables = "SELECT name FROM main.sqlite_schema WHERE type = 'table' ORDER BY name"
+    # One that cannot be read is not the same.
+    with contextlib.suppress(apsw.Error, UnicodeDecodeError), _attached(connection, copy):
+        return _same_rows(
+            connection, "sqlite_schema", "ORDER BY type, name", "type, name, sql"
+        ) and all(
+            _same_rows(connection, f'"{name}"') for (name,) in connection.execute(tables).fetchall()
+        )
+    return False
+
+
+def _same_rows(
+    connection: apsw.Connection, table: str, order: str = "", columns: str = "*"
+) -> bool:
+    """Whether a table has the same rows in the store and in the attached copy."""
+    with (
+        contextlib.closing(connection.cursor()) as own,
+        contextlib.closing(connection.cursor()) as kept,
+    ):
+        rows = own.execute(f"SELECT {columns} FROM main.{table} {order}")
+        copied = kept.execute(f"SELECT {columns} FROM kept.{table} {order}")
+        return all(one == other for one, other in zip_longest(rows, copied))
+
+
+@contextlib.contextmanager
+def _attached(connection: apsw.Connection, copy: Path) -> Iterator[None]:
+    """Let statements read a copy under the name ``kept``."""
+    connection.execute("ATTACH ? AS kept", (str(copy),))
+    try:
+        yield
+    finally:
+        connection.execute("DETACH kept")
 
 
 def _part(path: Path) -> Path:
@@ -120,11 +163,8 @@ def remove_erased(connection: apsw.Connection, path: Path) -> bool:
 
 def _holds_erased(connection: apsw.Connection, copy: Path) -> bool:
     try:
-        connection.execute("ATTACH ? AS kept", (str(copy),))
-        try:
+        with _attached(connection, copy):
             return bool(connection.execute(_FIND_ERASED, (OVERWRITTEN_REASON,)).fetchall())
-        finally:
-            connection.execute("DETACH kept")
     except (apsw.NotADBError, apsw.CorruptError):
         if _is_readable(copy):
             raise  # the store is damaged, and the copy may be the only sound one
