@@ -368,6 +368,90 @@ def test_erase_deletes_the_upgrade_backup_that_holds_the_text(
         assert {job.kind for job in store.jobs()} == {"learn"} and schema_of(path) == number
 
 
+@pytest.mark.parametrize("before", ["schema", "index"])
+def test_upgrade_backup_made_while_an_erase_is_pending_lacks_what_was_erased(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str
+) -> None:
+    path = tmp_path / "store.db"
+    with opened(path) as store:
+        space = store.space("ana")
+        secret, kept = space.remember("the combination is heliotrope"), space.remember("zebra")
+        with monkeypatch.context() as locked:
+            locked.setattr(SQLiteEngine, "scrub", lambda engine, erased=(): False)
+            assert space.erase(secret.id).pending
+    leave_in_an_unused_part_of_a_page(path, b"the combination is heliotrope")
+    if before == "schema":
+        add_step(monkeypatch)
+    else:
+        with_older_index(path)
+    with opened(path) as store:
+        (copy,) = backups(path)
+        assert holding(tmp_path, "heliotrope") == [path.name]
+        store.run_pending_jobs()
+        assert store.jobs() == [] and holding(tmp_path, "heliotrope") == []
+        assert store.space("ana").memories() == [kept]
+    assert backups(path) == [copy] and log_rows(copy) == log_rows(path)
+
+
+def test_interrupted_upgrade_while_an_erase_is_pending_adds_no_second_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "store.db"
+    with opened(path) as store, monkeypatch.context() as locked:
+        locked.setattr(SQLiteEngine, "scrub", lambda engine, erased=(): False)
+        space = store.space("ana")
+        space.remember("zebra")
+        assert space.erase(space.remember("the combination is heliotrope").id).pending
+    add_step(monkeypatch)
+
+    def killed(*given: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as upgrade_fails:
+        upgrade_fails.setattr("reverie.engine.sqlite.engine._upgrade", killed)
+        with pytest.raises(KeyboardInterrupt):
+            opened(path)
+    (copy,) = backups(path)
+    opened(path).close()
+    assert backups(path) == [copy]
+
+
+def leave_in_an_unused_part_of_a_page(path: Path, text: bytes) -> None:
+    """Write a text where SQLite may leave one when it moves a row within its file."""
+    connection = apsw.Connection(str(path))
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    pages = [
+        int(str(row[0]))
+        for row in connection.execute(
+            "SELECT pgoffset FROM dbstat WHERE pagetype = 'leaf' AND pgoffset > 0 AND unused > ?",
+            (len(text) + 600,),
+        )
+    ]
+    connection.close()
+    with path.open("r+b") as file:
+        file.seek(pages[0])
+        header = file.read(8)
+        cells, end = int.from_bytes(header[3:5], "big"), int.from_bytes(header[5:7], "big")
+        assert 8 + 2 * cells + len(text) < end
+        file.seek(pages[0] + end - len(text))
+        file.write(text)
+
+
+def test_erase_of_a_session_deletes_the_upgrade_backup_that_holds_its_scratchpad(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "store.db"
+    with opened(path) as store:
+        store.space("ana").remember("zebra")
+        for name in ("chat", "other"):
+            store.space("ana").session(name).scratchpad.write([f"buy heliotrope for {name}"])
+    add_step(monkeypatch)
+    with opened(path) as store:
+        assert len(backups(path)) == 1
+        assert not store.space("ana").session("chat").erase().pending
+        assert backups(path) == [] and holding(tmp_path, "heliotrope for chat") == []
+
+
 def test_session_erase_deletes_the_upgrade_backup_that_holds_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

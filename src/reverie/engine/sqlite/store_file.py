@@ -170,7 +170,7 @@ def immediate_transaction(connection: apsw.Connection) -> Iterator[None]:
 
 def copy_store_file(source: Path, target: Path) -> None:
     """Copy a store through SQLite: its bytes alone lack what is only in the write-ahead log."""
-    import apsw  # takes time to load; no other function here but copy_pages needs it
+    import apsw  # takes time to load; no other function here but those that copy needs it
 
     if not is_store_file(source):
         raise StoreDamaged(f"{source} is not a store, or only a part of one: give another file")
@@ -214,19 +214,32 @@ def copy_pages(
     import apsw
 
     copy = apsw.Connection(str(target), vfs=vfs)
-    try:
+    with contextlib.closing(copy), _naming_new_file(target):
         # In one step: a write between two steps would make the backup start again, without end.
         with copy.backup("main", source, "main") as task:
             while not task.step(-1 if progress is None else PAGES_AT_ONCE):
                 assert progress is not None
                 progress(task.page_count - task.remaining, task.page_count)
         copy.pragma("journal_mode", "delete")
+
+
+def copy_rows(source: apsw.Connection, target: Path) -> None:
+    """Copy a database into a new file without what the unused parts of its pages hold."""
+    with _naming_new_file(target):
+        source.execute("VACUUM INTO ?", (str(target),))
+
+
+@contextlib.contextmanager
+def _naming_new_file(target: Path) -> Iterator[None]:
+    """Raise errors that concern the new file with its name."""
+    import apsw
+
+    try:
+        yield
     except apsw.FullError as error:
         raise StoreFull(f"no space left for {target}: free some and try again") from error
     except apsw.ReadOnlyError as error:
         raise StoreError(f"{target} cannot be written: check the rights to its folder") from error
-    finally:
-        copy.close()
 
 
 def is_store_file(path: Path) -> bool:

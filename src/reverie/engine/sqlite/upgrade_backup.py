@@ -34,6 +34,12 @@ _FIND_ERASED = """SELECT 1 FROM kept.log k JOIN main.log l
     ON l.space = k.space AND l.position = k.position AND l.uuid IS k.uuid
     WHERE k.body IS NOT NULL AND l.body IS NOT k.body
     AND (l.body IS NULL AND l.salt IS NULL OR l.reason = ?) LIMIT 1"""
+# The summary and the scratchpad of a session that was erased since. They are not in the log.
+_FIND_ERASED_STATE = """SELECT 1 FROM kept.session_state s JOIN main.log l
+    ON l.space = s.space AND l.owner = s.owner AND l.session = s.session
+    WHERE l.op = 'erase' AND l.sequence IS NULL AND (s.summary <> '' OR s.scratchpad IS NOT NULL)
+    AND NOT EXISTS (SELECT 1 FROM kept.log k
+    WHERE k.space = l.space AND k.position = l.position AND k.uuid IS l.uuid) LIMIT 1"""
 
 
 def before_schema(number: int) -> str:
@@ -85,12 +91,20 @@ def _copy(
 ) -> Path:
     part = _part(path)
     with store_file.new_file(part):
-        store_file.copy_pages(connection, part, vfs=vfs, progress=progress)
+        if _awaits_scrub(connection):
+            store_file.copy_rows(connection, part)
+        else:
+            store_file.copy_pages(connection, part, vfs=vfs, progress=progress)
         with part.open("rb") as file:
             os.fsync(file.fileno())
         target = _free_name(path, before)
         store_file.move_into_place(part, target)
     return target
+
+
+def _awaits_scrub(connection: apsw.Connection) -> bool:
+    """Whether unused parts of the store's pages may still hold what was erased."""
+    return bool(connection.execute("SELECT EXISTS (SELECT 1 FROM jobs WHERE kind = 'scrub')").get)
 
 
 def _find_same(connection: apsw.Connection, path: Path, before: str) -> Path | None:
@@ -164,7 +178,10 @@ def remove_erased(connection: apsw.Connection, path: Path) -> bool:
 def _holds_erased(connection: apsw.Connection, copy: Path) -> bool:
     try:
         with _attached(connection, copy):
-            return bool(connection.execute(_FIND_ERASED, (OVERWRITTEN_REASON,)).fetchall())
+            if connection.execute(_FIND_ERASED, (OVERWRITTEN_REASON,)).fetchall():
+                return True
+            keeps_state = connection.table_exists("kept", "session_state")
+            return keeps_state and bool(connection.execute(_FIND_ERASED_STATE).fetchall())
     except (apsw.NotADBError, apsw.CorruptError):
         if _is_readable(copy):
             raise  # the store is damaged, and the copy may be the only sound one
