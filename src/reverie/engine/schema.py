@@ -242,6 +242,10 @@ STEPS: tuple[tuple[str, ...], ...] = (
             WHERE l.space = memories.space AND l.position = memories.born), '')""",
         """CREATE INDEX memories_by_actor ON memories (space, owner, kind, actor, pinned, born)
             WHERE forgotten_at IS NULL""",
+        # Whether a session has memories of its own is asked for every session without a user.
+        "DROP INDEX memories_private",
+        """CREATE INDEX memories_private ON memories (space, owner, session)
+            WHERE session IS NOT NULL""",
     ),
 )
 

@@ -123,7 +123,7 @@ CALLS: dict[str, tuple[Call, list[str]]] = {
     ),
     "has_private_memory": (
         lambda tx: index.has_private_memory(tx, OWNER, "s"),
-        ["memories_private: space owner"],
+        ["memories_private: space owner session"],
     ),
     "find_subject": (
         lambda tx: index.find_subject(tx, OWNER, "c", "s", 0),
@@ -242,7 +242,7 @@ CALLS: dict[str, tuple[Call, list[str]]] = {
     ),
     "hidden_passages": (
         lambda tx: search.hidden_passages(tx, OWNER, Filter(sessions=("s",)), 9),
-        ["memories_private: space owner"],
+        ["memories_private: space owner session"],
     ),
     "births": (lambda tx: search.passage_sources(tx, OWNER, [1, 2]), ["key: space owner passage"]),
     "memories": (

@@ -42,7 +42,8 @@ _ROWS = 1_000_000
 _PARTIAL_INDEX_RATIO = {
     "memories_pinned": 50,
     "memories_changed": 50,
-    "memories_private": 50,
+    "memories_private": 2,
+    "memories_subject": 2,
     "memories_category": 2,
 }
 
