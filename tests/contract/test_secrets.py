@@ -261,6 +261,29 @@ def test_own_api_keys_are_redacted_under_every_policy(policy: str, stores: Store
     assert OURS.lower() not in held(store)
 
 
+def test_metadata_keys_that_are_secrets_stay_two_entries(store: Store, space: Space) -> None:
+    keys = {SECRET: "of ana", f"{SECRET[:-1]}4": "of bo", MARK: "redacted before", "team": "web"}
+    memory = space.remember("the deploy keys", metadata=keys)
+    assert memory.metadata == {
+        f"{MARK} 3": "of bo",
+        f"{MARK} 2": "of ana",
+        MARK: "redacted before",
+        "team": "web",
+    }
+    assert space.get(memory.id).metadata == memory.metadata
+    again = space.remember("the deploy keys", metadata=dict(reversed(keys.items())))
+    assert (again.id, again.metadata) == (memory.id, memory.metadata)
+    assert space.revise(memory.id, metadata=memory.metadata).metadata == memory.metadata
+    assert MIDDLE.lower() not in held(store)
+
+
+def test_message_keys_that_are_secrets_stay_two_entries(store: Store, space: Space) -> None:
+    input = {SECRET: 1, f"{SECRET[:-1]}4": 2}
+    block = {"type": "tool_use", "id": "t", "name": "x", "input": input}
+    event = space.session("s").append(reply([block]))
+    assert event.message["content"][0]["input"] == {MARK: 1, f"{MARK} 2": 2}
+
+
 def test_secrets_policy_off_stores_secrets_unchanged(stores: Stores) -> None:
     store = stores.open(secrets="off")
     assert store.space("ana").remember(WITH_SECRET).content == WITH_SECRET

@@ -240,6 +240,14 @@ def test_own_keys_that_look_like_words_are_redacted() -> None:
     }
 
 
+def test_own_keys_of_an_object_stay_two_entries() -> None:
+    ours = ("plain words", "other words")
+    assert remove_own_secrets({"plain words": 1, "other words": 2}, ours) == {
+        "[redacted: key of this program] 2": 1,
+        "[redacted: key of this program]": 2,
+    }
+
+
 def test_image_data_is_not_searched() -> None:
     blob = drawn(4_000, LETTERS + "+/")
     hidden = f"{blob[:2000]}/AKIA{drawn(16, 'ABCDEFGH234567')}/{blob[2000:]}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -81,13 +81,32 @@ def redact_values(value: Any, own: tuple[str, ...] = ()) -> tuple[Any, tuple[str
             kinds.update(dict.fromkeys(found_kinds))
             return changed
         if isinstance(each, Mapping):
-            return {clean(key, ""): clean(held, key) for key, held in each.items()}
+            names = _clean_keys(each, lambda key: clean(key, ""))
+            return {names[key]: clean(held, key) for key, held in each.items()}
         if isinstance(each, list | tuple):
             return [clean(held, name) for held in each]
         return each
 
     cleaned = clean(value, "")
     return (cleaned, tuple(kinds)) if kinds else (value, ())
+
+
+def _clean_keys(keys: Iterable[Any], clean: Callable[[Any], Any]) -> dict[Any, Any]:
+    """Map each key of an object to its redacted one, which gets a number if another has it too.
+
+    The numbers do not depend on the order of the keys: metadata is compared without it.
+    """
+    cleaned = {key: clean(key) for key in keys}
+    redacted = [key for key, name in cleaned.items() if name != key]
+    taken = cleaned.keys() - redacted
+    numbers: dict[str, int] = {}
+    for key in sorted(redacted):
+        name = cleaned[key]
+        while cleaned[key] in taken:
+            numbers[name] = numbers.get(name, 1) + 1
+            cleaned[key] = f"{name} {numbers[name]}"
+        taken.add(cleaned[key])
+    return cleaned
 
 
 # Fields that a model's provider signed or encrypted, and accepts only unchanged. In such long texts
@@ -124,10 +143,8 @@ def remove_own_secrets(value: Any, own: Iterable[str]) -> Any:
             text = text.replace(secret, REDACTION_MARK.format(OWN_KIND))
         return text
     if isinstance(value, Mapping):
-        return {
-            remove_own_secrets(key, own): remove_own_secrets(held, own)
-            for key, held in value.items()
-        }
+        names = _clean_keys(value, lambda key: remove_own_secrets(key, own))
+        return {names[key]: remove_own_secrets(held, own) for key, held in value.items()}
     if isinstance(value, list | tuple):
         return [remove_own_secrets(held, own) for held in value]
     return value
