@@ -178,12 +178,13 @@ class SpaceVerbs:
         """Remember one thing. Returns once it is on disk.
 
         The result has the other memories of its subject in ``related``. Remembering the same text
-        again adds a version to the same memory. With ``unless_known``, SubjectExists is raised if a
-        memory of this category and subject already says something similar. The same ``key`` with
-        the same arguments returns the first result. ``metadata`` is any JSON object of up to
-        16 KiB. ``valid_from`` and ``valid_to`` (exclusive) say when it is true. ``private`` needs
-        the handle of a session: only that session recalls the memory. Through such a handle the
-        ``origin`` is the session's latest event, unless it is given.
+        again adds a version to the same memory, with the later ``source``; the history has both,
+        and in a reason the source of a less trusted author. With ``unless_known``, SubjectExists is
+        raised if a memory of this category and subject already says something similar. The same
+        ``key`` with the same arguments returns the first result. ``metadata`` is any JSON object of
+        up to 16 KiB. ``valid_from`` and ``valid_to`` (exclusive) say when it is true. ``private``
+        needs the handle of a session: only that session recalls the memory. Through such a handle
+        the ``origin`` is the session's latest event, unless it is given.
         """
     async def remember_many(
         self, items: Iterable[NewMemory | str], *, key: str | None = None

@@ -254,6 +254,7 @@ class Version:
     metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
     valid_from: int | None = None
     valid_to: int | None = None
+    source: str | None = None
 
     @property
     def recorded_time(self) -> datetime:

@@ -65,6 +65,51 @@ def test_forget_source_with_the_same_key_forgets_once(space: Space) -> None:
         space.forget_source("other", key="k")
 
 
+def test_repeated_text_has_the_later_source_and_history_has_both(space: Space) -> None:
+    first = space.remember("Bees dance", source="web")
+    again = space.remember("Bees dance", source="book")
+    assert (again.id, again.version, again.source) == (first.id, 2, "book")
+    (unnamed,) = space.remember_many([{"content": "Bees dance"}])
+    assert (unnamed.version, unnamed.source) == (3, "book")
+    (third,) = space.remember_many([{"content": "Bees dance", "source": "web"}])
+    assert (third.version, third.source) == (4, "web")
+    history = space.history(first.id)
+    assert [each.source for each in history] == ["web", "book", "book", "web"]
+    assert space.memories_from_source("book") == []
+    assert [memory.id for memory in space.memories_from_source("web")] == [first.id]
+
+
+def test_text_without_a_source_gets_that_of_its_repetition(space: Space) -> None:
+    first = space.remember("Bees dance")
+    assert space.remember("Bees dance", source="web").source == "web"
+    assert [each.source for each in space.history(first.id)] == [None, "web"]
+
+
+def test_less_trusted_repetition_keeps_the_source_and_history_names_its_own(
+    store: Store, space: Space
+) -> None:
+    first = space.remember("Bees dance", source="book")
+    tool = store.space("ana", trust="tool", actor="search")
+    again = tool.remember("Bees dance", source="web")
+    assert (again.id, again.source, again.trust) == (first.id, "book", "person")
+    last = space.history(first.id)[-1]
+    assert last.reason == "the same text was remembered again, from web"
+    assert space.forget_source("web") == [] and space.memories() == [again]
+
+
+def test_document_that_is_remembered_as_a_text_keeps_its_path(
+    store: Store, space: Space, tmp_path: Path
+) -> None:
+    path = tmp_path / "bees.md"
+    path.write_text("Bees dance", encoding="utf-8")
+    note = space.remember_file(path)
+    again = space.remember("Bees dance", kind="note", category="document", source="web")
+    assert (again.id, again.source) == (note.id, str(path))
+    assert space.history(note.id)[-1].reason == "the same text was remembered again, from web"
+    store.rebuild()
+    assert space.remember_file(path).id == note.id and store.verify().ok
+
+
 def test_forget_source_refuses_an_empty_name(space: Space) -> None:
     with pytest.raises(InvalidInput):
         space.forget_source("")

@@ -440,6 +440,7 @@ def history_command(options: CommonOptions, id: str) -> None:
         content = "(erased)" if v.content is None else with_subject(v.subject, v.content)
         content += f"\nbecause: {to_line(v.reason)}" if v.reason else ""
         content += f"\nfrom: {event_id(v.origin)}" if v.origin else ""
+        content += f"\nsource: {to_line(v.source)}" if v.source else ""
         recorded = format_minute(v.recorded_at)
         rows.append((v.version, v.position, recorded, v.op, v.actor or "", content))
     print_table(("version", "position", "recorded", "op", "by", "content"), rows)

@@ -102,6 +102,7 @@ class LogEntry:
             metadata=body.get("metadata") or {},
             valid_from=body.get("valid_from"),
             valid_to=body.get("valid_to"),
+            source=body.get("source"),
         )
 
     def as_change(self, user: str | None) -> Change:

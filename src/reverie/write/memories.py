@@ -179,11 +179,18 @@ def _touch(w: Writer, place: MemoryRow, draft: Draft, stamp: WriteStamp) -> Memo
     """Write a version of a memory that was remembered again, with what the draft adds to it.
 
     The text is vouched for by the more trusted of both authors; a less trusted one adds nothing.
+    The later source counts. One that does not is named in the reason.
     """
     trust = w.author.trust
+    entry = index_check.read_current(w.tx, w.owner, place)
+    before = entry.state(w.user)
+    is_less_trusted = less_trusted(before.trust, trust) == trust != before.trust
+    # A document is found again by its source.
+    keeps_source = is_less_trusted or "document" in (entry.body or {}) or draft.source is None
+    source = before.source if keeps_source else draft.source
 
     def altered(old: Memory, at: int) -> Memory:
-        if less_trusted(old.trust, trust) == trust != old.trust:
+        if is_less_trusted:
             return replace(old, updated_at=at)
         ends = (old.expires_at, draft.expires_at)
         return replace(
@@ -192,14 +199,16 @@ def _touch(w: Writer, place: MemoryRow, draft: Draft, stamp: WriteStamp) -> Memo
             metadata={**old.metadata, **draft.metadata},
             pinned=old.pinned or draft.pinned,
             expires_at=None if None in ends else max(filter(None, ends)),
+            source=source,
             trust=trust,
             updated_at=at,
         )
 
-    before = w.read_memory(place).expires_at
     reason = stamp.reason or REPEATED_REASON
+    if draft.source not in {None, source}:
+        reason = f"{reason}, from {draft.source}"
     memory = w.change_memory(place, "revise", stamp._replace(reason=reason), altered)
-    if memory.expires_at != before:
+    if memory.expires_at != before.expires_at:
         w.queue_expiry(memory)
     return memory
 

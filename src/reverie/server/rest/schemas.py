@@ -105,6 +105,7 @@ class VersionDetails(_ResponseModel):
     metadata: dict[str, Any]
     valid_from: str | None
     valid_to: str | None
+    source: str | None
     position: int
     uuid: str
 
