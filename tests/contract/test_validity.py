@@ -8,6 +8,7 @@ import pytest
 
 from reverie import InvalidInput, KeyConflict, Space, Store
 from tests.conftest import DAY, FakeClock
+from tests.messages import user
 
 OSLO: dict[str, Any] = {
     "content": "The user lives in Oslo",
@@ -82,6 +83,20 @@ def test_valid_at_selects_what_held_then(space: Space) -> None:
     assert [hit.text for hit in found] == [OSLO["content"]]
     found = space.recall("where does the user live?", valid_at="2025-06-01", limit=1)
     assert [hit.text for hit in found] == [BERGEN["content"]]
+
+
+def test_valid_at_finds_no_events(space: Space, clock: FakeClock) -> None:
+    remember_both(space)
+    space.session("s").append(user("I live in Rome, and lived in Oslo before"))
+    clock.step(DAY)
+    for moment in ("2023-06-01", clock.now()):
+        hits = space.recall("lived in Rome or Oslo", valid_at=moment, limit=10)
+        assert hits and all(hit.memory is not None for hit in hits)
+        assert space.recall("Rome", kinds=["event"], valid_at=moment) == []
+        at = space.position()
+        hits = space.recall("lived in Rome or Oslo", valid_at=moment, as_of=at, limit=10)
+        assert hits and all(hit.memory is not None for hit in hits)
+    assert [hit.kind for hit in space.recall("Rome", kinds=["event"])] == ["event"]
 
 
 def test_valid_at_finds_the_version_that_held_then(space: Space, clock: FakeClock) -> None:

@@ -87,9 +87,9 @@ _STATISTICS_COLUMNS = ", ".join(Statistics._fields)
 class Filter:
     """Conditions on memories and events, applied in SQL before anything is ranked.
 
-    ``condition`` is what a caller's ``where`` asks for. ``sessions`` are the sessions of
-    ``sessions_owner`` whose private memories are included; with None (the operator's) the private
-    memories of every session are.
+    ``condition`` is what a caller's ``where`` asks for. ``memories_only``: no event passes.
+    ``sessions`` are the sessions of ``sessions_owner`` whose private memories are included; with
+    None (the operator's) the private memories of every session are.
     """
 
     kinds: tuple[str, ...] = ()
@@ -101,6 +101,7 @@ class Filter:
     condition: Condition | None = None
     include_forgotten: bool = False
     alive_at: int | None = None
+    memories_only: bool = False
     sessions: tuple[str, ...] | None = ()
     sessions_owner: Owner | None = None
 
@@ -115,13 +116,14 @@ class Filter:
             or self.since is not None
             or self.until is not None
             or self.condition is not None
+            or self.memories_only
         )
 
     @property
     def includes_events(self) -> bool:
-        """Whether events can pass: they have no category, subject or tags."""
+        """Whether events can pass: they have no category, subject, tags or validity."""
         named = self.category is not None or self.subject_key is not None or self.tags
-        if named or (self.kinds and "event" not in self.kinds):
+        if named or self.memories_only or (self.kinds and "event" not in self.kinds):
             return False
         return self.condition is None or conditions.can_accept_events(self.condition)
 

@@ -179,7 +179,8 @@ class Space:
                 position, moment = self._resolve_moment(tx, owners, as_of)
                 seen = self._visible_sessions(tx)
                 known = recall_as_of.items_at(tx, owners, seen, position, valid_at)
-            query = replace(query, filter=replace(query.filter, alive_at=moment))
+            chosen = replace(query.filter, alive_at=moment, memories_only=valid_at is not None)
+            query = replace(query, filter=chosen)
             return recall.recall_as_of(self._runtime, known, query)
         vector = recall.prepare_query_vector(self._runtime, query)
         with self._runtime.engine.read(allow_replica=True) as tx:
@@ -387,8 +388,9 @@ class Space:
         the names in ``RANKINGS``, by default the handle's. ``since`` and ``until`` (exclusive)
         limit when something happened; ``where`` are conditions on metadata, tags and other fields.
         With ``valid_at`` only memories that were true at that time are found, in the version of
-        that time. ``as_of`` is a position of the log (an int) or a time: the recall finds what it
-        would have found then. With ``note=False`` the recall is not logged.
+        that time, and no events: when they were said is not when they are true. ``as_of`` is a
+        position of the log (an int) or a time: the recall finds what it would have found then. With
+        ``note=False`` the recall is not logged.
         """
         if not isinstance(query, str):
             raise InvalidInput("query must be text")
