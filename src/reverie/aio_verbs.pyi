@@ -351,7 +351,11 @@ class SpaceVerbs:
     async def proposals(self, *, include_answered: bool = False) -> list[Proposal]:
         """List the proposals that wait for an answer, or all of them, the oldest first."""
     async def accept(self, proposal: str, *, key: str | None = None) -> Memory:
-        """Remember a proposed fact; if it was accepted before, return the same memory."""
+        """Remember a proposed fact; if it was accepted before, return the same memory.
+
+        If something said later of the same, such as a new home, was accepted before, that counts:
+        its memory is returned unchanged.
+        """
     async def reject(
         self, proposal: str, *, reason: str | None = None, key: str | None = None
     ) -> Proposal:

@@ -625,7 +625,11 @@ class Space:
         return sorted(found, key=lambda proposal: proposal.proposed_at)
 
     def accept(self, proposal: str, *, key: str | None = None) -> Memory:
-        """Remember a proposed fact; if it was accepted before, return the same memory."""
+        """Remember a proposed fact; if it was accepted before, return the same memory.
+
+        If something said later of the same, such as a new home, was accepted before, that counts:
+        its memory is returned unchanged.
+        """
         stamp = self._stamp(key, "accept", proposal)
         return proposals.accept(self._runtime, self._author, proposal, stamp)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
@@ -30,7 +30,7 @@ class VersionRef(NamedTuple):
 
 
 class Replacement(NamedTuple):
-    """What accepting a proposal replaces, if nobody has changed it since it was planned.
+    """What accepting a proposal replaces, if nobody has changed what it says since then.
 
     ``revises`` gets the proposed content as its next version, ``forgets`` are forgotten.
     ``follows`` are earlier proposals of the same value, by their ids: what one of them was
@@ -80,7 +80,8 @@ def proposal_target(proposal: str) -> Target:
 def accept(runtime: Runtime, author: Author, proposal: str, stamp: WriteStamp) -> Memory:
     """Remember what was proposed, in place of what it was planned to replace.
 
-    A proposal that was accepted before returns the same memory.
+    A proposal that was accepted before returns the same memory. If a later proposal of the same
+    value was accepted before, its memory stays as it is and is returned.
     """
     target = proposal_target(proposal)
     with runtime.engine.read() as tx:
@@ -98,10 +99,33 @@ def accept(runtime: Runtime, author: Author, proposal: str, stamp: WriteStamp) -
             if place is None:
                 raise NotFound(f"memory {asked.memory_id} was erased after it was accepted")
             return held.read_memory(place)
-        memory = _remember_accepted(w, asked, draft)
+        memory = _find_later_value(w, asked) or _remember_accepted(w, asked, draft)
         body = {"proposal": proposal, "memory": memory.id}
         _append(w, "accept", asked.origin, body, stamp)
         return memory
+
+
+def _find_later_value(w: Writer, asked: Proposal) -> Memory | None:
+    """Read the memory that a later proposal of the same value was accepted as, if there is one.
+
+    What was said later counts, whatever is accepted first.
+    """
+    accepted = w.tx.all(
+        "SELECT position, memory FROM proposals WHERE space = ? AND owner = ? "
+        "AND answer = 'accept' AND memory IS NOT NULL AND position > (SELECT position "
+        "FROM proposals WHERE space = ? AND owner = ? AND proposal = ?) ORDER BY position DESC",
+        (*w.owner, *w.owner, asked.id),
+    )
+    entries = log.find_at_positions(w.tx, w.owner, [position for position, _ in accepted])
+    for position, memory in accepted:
+        entry = entries.get(position)
+        if entry is None or asked.id not in (entry.body or {}).get("follows", ()):
+            continue
+        for owner in owners.learning_owners(w.tx, w.owner):
+            place = index.find(w.tx, owner, memory)
+            if place is not None and place.forgotten_at is None:
+                return replace(w, owner=owner).read_memory(place)
+    return None
 
 
 def _remember_accepted(w: Writer, asked: Proposal, draft: Draft) -> Memory:
@@ -126,7 +150,7 @@ def _remember_accepted(w: Writer, asked: Proposal, draft: Draft) -> Memory:
 
         memory = revised[0].change_memory(revised[1], "revise", own, alter, draft.text)
     for version in replaced.forgets:
-        gone = _find_unchanged(w, version)
+        gone = _find_planned(w, version)
         if gone is not None and not gone[1].pinned:
             stamp = WriteStamp(origin=asked.origin, reason=REPLACED_REASON)
             gone[0].change_memory(
@@ -155,33 +179,53 @@ def _find_revised(w: Writer, replaced: Replacement) -> tuple[Writer, MemoryRow] 
 
     It is returned with the writer of its owner.
     """
-    unchanged = None if replaced.revises is None else _find_unchanged(w, replaced.revises)
+    unchanged = None if replaced.revises is None else _find_planned(w, replaced.revises)
     if unchanged is not None:
         return unchanged
     for proposal in reversed(replaced.follows):
         if not exists(w.tx, w.owner, proposal):
             continue
-        earlier = find(w.tx, w.owner, proposal)
-        for owner in owners.learning_owners(w.tx, w.owner) if earlier.memory_id else ():
-            place = index.find(w.tx, owner, earlier.memory_id or "")
-            if place is not None:
-                entry = index_check.read_current(w.tx, owner, place)
-                if (entry.reason, entry.origin) == (ACCEPTED_REASON, earlier.origin):
-                    return replace(w, owner=owner), place
+        unchanged = _find_accepted(w, find(w.tx, w.owner, proposal))
+        if unchanged is not None:
+            return unchanged
     return None
 
 
-def _find_unchanged(w: Writer, version: VersionRef) -> tuple[Writer, MemoryRow] | None:
-    """Find a memory whose current version is this one, and which is not forgotten.
+def _find_accepted(w: Writer, asked: Proposal) -> tuple[Writer, MemoryRow] | None:
+    """Find the memory that a proposal was accepted as, if it still says the same."""
+    accepted = (ACCEPTED_REASON, asked.origin)
+    return _find_unchanged(
+        w, asked.memory_id or "", lambda entry: (entry.reason, entry.origin) == accepted
+    )
 
-    It is returned with the writer of its owner.
+
+def _find_planned(w: Writer, version: VersionRef) -> tuple[Writer, MemoryRow] | None:
+    """Find the memory of a version that a plan was made on, if it still says the same."""
+    return _find_unchanged(w, version.memory, lambda entry: entry.uuid == version.uuid)
+
+
+def _find_unchanged(
+    w: Writer, memory: str, is_version: Callable[[LogEntry], bool]
+) -> tuple[Writer, MemoryRow] | None:
+    """Find a memory that still says what one of its versions said, and is not forgotten.
+
+    Its labels may have changed: a pin changes nothing about what replaces it. It is returned with
+    the writer of its owner.
     """
     for owner in owners.learning_owners(w.tx, w.owner):
-        place = index.find(w.tx, owner, version.memory)
+        place = index.find(w.tx, owner, memory)
         if place is not None and place.forgotten_at is None:
-            same = index_check.read_current(w.tx, owner, place).uuid == version.uuid
+            held = index_check.read_versions(w.tx, owner, memory)
+            said = [_statement(entry) for entry in held if is_version(entry)]
+            same = said[-1:] == [_statement(held[-1])]
             return (replace(w, owner=owner), place) if same else None
     return None
+
+
+def _statement(entry: LogEntry) -> tuple[object, ...]:
+    """Return what a version says, and from when to when it says that it is true."""
+    body = entry.body or {}
+    return tuple(body.get(name) for name in ("content", "valid_from", "valid_to"))
 
 
 def reject(w: Writer, proposal: str, stamp: WriteStamp) -> Proposal:
