@@ -99,6 +99,19 @@ def test_file_with_an_unknown_id_leaves_the_memory_it_replaced_a_file(kept: Kept
     assert_equal(kept)
 
 
+def test_file_copied_over_another_leaves_both_memories_a_file(kept: Kept) -> None:
+    one, two = kept.ana.remember("alpha words here"), kept.ana.remember("beta things there")
+    kept.sync()
+    first, second = kept.of(one), kept.of(two)
+    kept.write(second, kept.read(first))
+    (problem,) = kept.sync(second).problems
+    assert f"{second}: a copy of {first}" in problem
+    assert kept.of(two) == second.replace(".md", "-2.md")
+    kept.path(second).unlink()
+    assert not kept.sync(second)
+    assert_equal(kept)
+
+
 # -- the index ------------------------------------------------------------------------------------
 
 

@@ -180,9 +180,19 @@ class _Edits:
             equal_ignoring_crlf(file.document.content, each.content) for each in states.values()
         ):
             self._problem(file, f"a copy of {other}: both say they are memory {current.id}")
+            self._release(file)
         else:
             self._problem(file, f"{other} is memory {current.id} already: this is a new one")
             self._add(Remember(file.path, file))
+
+    def _release(self, file: DiskFile) -> None:
+        """Drop what the cache says of a path, where the file of another memory was.
+
+        That one gets a file of its own, and is not forgotten when the person removes this file.
+        """
+        known = self._cache.get(file.path)
+        if known is not None and known.name != file.document.text("id"):
+            self._add(Drop(file.path, known))
 
     def _edited(self, file: DiskFile, history: MemoryHistory, *, bare: bool) -> None:
         states, current = history.states(), history.current
