@@ -11,6 +11,7 @@ import reverie
 from reverie.vault import layout, render
 from tests.vault.vaults import Kept, assert_equal, holding
 
+SESSIONS = "ana/users/unnamed/sessions/2026-01"
 TURNS = "ana/users/unnamed/sessions/2026-01/chat/turns.md"
 HIDDEN = "ana/users/unnamed/deleted/sessions/2026-01/chat/turns.md"
 SUMMARY = "ana/users/unnamed/sessions/2026-01/chat/summaries/summary.md"
@@ -148,17 +149,29 @@ def test_renamed_session_folder_is_renamed_back(kept: Kept) -> None:
     assert_equal(kept)
 
 
-def _swapped_folders(kept: Kept) -> None:
-    """Swap the folders of two sessions of different lengths, as ``mv`` does in three steps."""
+def _append_two_sessions(kept: Kept) -> None:
+    """Mirror two sessions of different lengths, each with a summary."""
     append_turns(kept, "a one", "a two", "a three", session="a")
     append_turns(kept, "b one", session="b").write_summary("of b", upper=1, expected_epoch=0)
     kept.ana.session("a").write_summary("of a", upper=3, expected_epoch=0)
+    kept.store.run_pending_jobs()
     kept.sync()
-    for source, target in (("a", "tmp"), ("b", "a"), ("tmp", "b")):
-        kept.move(
-            f"ana/users/unnamed/sessions/2026-01/{source}",
-            f"ana/users/unnamed/sessions/2026-01/{target}",
-        )
+
+
+def _swap(kept: Kept, first: str, second: str) -> None:
+    """Swap two files or folders, as ``mv`` does in three steps."""
+    for source, target in ((first, "tmp"), (second, first), ("tmp", second)):
+        kept.move(source, target)
+
+
+def _swapped_folders(kept: Kept) -> None:
+    """Swap the folders of two sessions."""
+    _append_two_sessions(kept)
+    _swap(kept, f"{SESSIONS}/a", f"{SESSIONS}/b")
+
+
+def _hidden(kept: Kept) -> list[str]:
+    return [info.id for info in kept.ana.sessions(include_hidden=True) if info.hidden_at]
 
 
 @pytest.mark.parametrize("watched", [False, True])
@@ -168,15 +181,11 @@ def test_sync_repairs_swapped_session_folders(
 ) -> None:
     monkeypatch.setattr(layout, "PART_BYTES", part_bytes)
     _swapped_folders(kept)
-    changed = [
-        "ana/users/unnamed/sessions/2026-01/a",
-        "ana/users/unnamed/sessions/2026-01/b",
-        "ana/users/unnamed/sessions/2026-01/tmp",
-    ]
+    changed = [f"{SESSIONS}/a", f"{SESSIONS}/b", "tmp"]
     report = kept.sync(*changed) if watched else kept.sync()
     assert not (report.forgotten or report.conflicts)
     assert all("it was put back" in line for line in report.problems) and report.problems
-    assert not [info for info in kept.ana.sessions(include_hidden=True) if info.hidden_at]
+    assert _hidden(kept) == []
     assert_equal(kept)
 
 
@@ -184,6 +193,64 @@ def test_sync_repairs_swapped_session_folders_without_the_cache(kept: Kept) -> N
     _swapped_folders(kept)
     (kept.root / ".reverie" / "files.db").unlink()
     kept.sync()
+    assert_equal(kept)
+
+
+@pytest.mark.parametrize("watched", [False, True])
+@pytest.mark.parametrize("part", ["turns", "summaries"])
+def test_sync_repairs_swapped_files_of_two_sessions(kept: Kept, part: str, watched: bool) -> None:
+    _append_two_sessions(kept)
+    first, second = (
+        next(path for path in kept.files(f"{SESSIONS}/{session}") if f"/{part}" in path)
+        for session in ("a", "b")
+    )
+    _swap(kept, first, second)
+    report = kept.sync(first, second) if watched else kept.sync()
+    assert all("it was put back" in line for line in report.problems) and report.problems
+    assert not (report.forgotten or report.conflicts) and _hidden(kept) == []
+    assert_equal(kept)
+
+
+@pytest.mark.parametrize("names", [("chat", "chat"), ("of bob", "of eve")])
+@pytest.mark.parametrize("watched", [False, True])
+def test_sync_repairs_session_folders_swapped_between_users(
+    kept: Kept, watched: bool, names: tuple[str, str]
+) -> None:
+    """The front matter of a record does not say whose it is."""
+    users = [kept.store.space("ana", user=user) for user in ("bob", "eve")]
+    for space, name in zip(users, names, strict=True):
+        for text in ("one", "two"):
+            kept.clock.step(1000)
+            space.session(name).append({"role": "user", "content": f"{text} of {space.user}"})
+    kept.sync()
+    first, second = (
+        f"ana/users/{space.user}/sessions/2026-01/{name}"
+        for space, name in zip(users, names, strict=True)
+    )
+    _swap(kept, first, second)
+    report = kept.sync(first, second) if watched else kept.sync()
+    assert not (report.forgotten or report.conflicts)
+    assert not [
+        info for space in users for info in space.sessions(include_hidden=True) if info.hidden_at
+    ]
+    assert not [path for path in kept.files() if ".conflict-v" in path]
+    assert_equal(kept)
+
+
+@pytest.mark.parametrize("watched", [False, True])
+@pytest.mark.parametrize("part", ["turns", "summaries"])
+def test_session_file_moved_over_another_hides_neither_session(
+    kept: Kept, part: str, watched: bool
+) -> None:
+    _append_two_sessions(kept)
+    first, second = (
+        next(path for path in kept.files(f"{SESSIONS}/{session}") if f"/{part}" in path)
+        for session in ("a", "b")
+    )
+    kept.move(first, second)
+    report = kept.sync(first, second) if watched else kept.sync()
+    assert any("it was put back" in line for line in report.problems)
+    assert not (report.forgotten or report.conflicts) and _hidden(kept) == []
     assert_equal(kept)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from reverie.model import Memory
+from reverie.model import Memory, Scope
 from reverie.text.frontmatter import equal_ignoring_crlf
 from reverie.vault import edits, layout, render
 from reverie.vault.actions import (
@@ -62,6 +62,11 @@ class _Edits:
         # The files that this plan takes for those of a memory.
         self._taken: dict[Name, VaultFile] = {}
         self._switched: set[Name] = set()
+        # The owners of the files that are no longer at their paths, by type and digest.
+        self._former_owners: dict[tuple[str, str], set[Scope]] = {}
+        replaced = filter(None, map(self._cache.get, self._disk.changed))
+        for gone in (*self._disk.gone.values(), *replaced):
+            self._former_owners.setdefault((gone.what, gone.digest), set()).add(gone.scope)
 
     def take(self, file: DiskFile) -> None:
         if file.path in self._now.failed:
@@ -105,6 +110,14 @@ class _Edits:
         for gone in self._disk.gone.values():
             if (gone.what, gone.digest) == (file.place.what, file.digest):
                 yield gone
+
+    def _is_of_another_owner(self, file: DiskFile) -> bool:
+        """Whether a record is that of a session of another owner, which is no longer at its path.
+
+        The front matter of a record names the session, but not whose it is.
+        """
+        owners = self._former_owners.get((file.place.what, file.digest), set())
+        return bool(owners - {file.place.scope})
 
     # -- the files of memories ----------------------------------------------------------------
 
@@ -319,7 +332,8 @@ class _Edits:
                 self._problem(file, "a copy of an index: nothing was changed")
             return True
         session = file.document.text("conversation_id") or ""
-        if session != place.session or not self._is_ours_to_write(file):
+        is_own = session == place.session and self._is_ours_to_write(file)
+        if not is_own or self._is_of_another_owner(file):
             return self._put_back(file)
         if file.last is None:
             return False
@@ -354,11 +368,14 @@ class _Edits:
         each at its own. False when the store does not have the content of one.
         """
         if (was := next(self._moved_here(file), None)) is not None:
+            if (known := self._cache.get(file.path)) is not None:
+                # Nobody deleted the record that this one was moved over: it is written again.
+                self._add(Drop(file.path, known))
             self._add(PutBack(file.path, was.path))
         elif not self._is_ours_to_write(file):
             self._problem(file, "the conversation is not known here: nothing was changed")
             return True
-        elif file.last is None:
+        elif file.last is None and not self._is_of_another_owner(file):
             return False
         else:
             self._add(RemoveFile(file.path, file.as_known("")))
