@@ -166,3 +166,18 @@ def test_partial_sync_updates_the_index_of_each_owner_with_changes(kept: Kept) -
     kept.sync(path, "ana/facts/alarm.md")
     assert _links(kept) == {"facts/alarm.md"}
     assert_equal(kept)
+
+
+def test_partial_sync_updates_an_edited_index_after_a_file_was_renamed(kept: Kept) -> None:
+    memory = kept.ana.remember("the alarm rings at ten")
+    kept.sync()
+    path = kept.of(memory)
+    kept.edit("ana/MEMORY.md", "1 facts", "my facts")
+    kept.move(path, "ana/facts/alarm.md")
+    report = kept.sync(path, "ana/facts/alarm.md")
+    assert _links(kept) == {"facts/alarm.md"}
+    assert "my facts" in kept.read("ana/MEMORY.conflict-v0.md")
+    assert len(report.conflicts) == 1 and not report.problems
+    kept.path("ana/MEMORY.conflict-v0.md").unlink()
+    kept.sync()
+    assert_equal(kept)

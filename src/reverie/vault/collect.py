@@ -162,8 +162,9 @@ class Collector:
                 work.check()
         work.add_memories(names_of(self._differing, "memory"))
         work.add_sessions(self._sessions)
+        changed_owners = {file.scope for file in self._differing}
         # The disk is read outside of a transaction, which would keep erased rows from going.
-        work.compare(self._paths)
+        work.compare({*self._paths, *map(self._vault.folders.index, changed_owners)})
         if not work.lost_paths() <= self._searched:
             self._survey(inodes_only=True)
             work.compare(self._paths)
@@ -174,8 +175,7 @@ class Collector:
         with work.reading():
             work.read_store()
             cache = work.cache_state(self._position.diverged())
-            owners = {file.scope for file in self._differing}
-            cache.stale_indexes = frozenset(work.stale_indexes(None if check else owners))
+            cache.stale_indexes = frozenset(work.stale_indexes(None if check else changed_owners))
         # For the next snapshots, when the cache says where these files are now.
         self._differing.update(work.differing())
         return Snapshot(
