@@ -13,6 +13,7 @@ from reverie.text import frontmatter
 from reverie.text.tags import inline_tags
 from reverie.vault import render
 from reverie.vault.git.repo import Repository
+from tests.messages import append_as_shared, user
 from tests.tables import cases_in_one_test
 from tests.vault.vaults import Kept, assert_equal
 
@@ -177,6 +178,50 @@ def test_index_lists_notes_and_facts(kept: Kept) -> None:
         "notes/a-note.md",
     ]
     assert "forgotten note" not in index
+
+
+def _places(kept: Kept, folder: str) -> str:
+    """Return the line of an index that says where everything is."""
+    (line,) = re.findall(r"^\d+ facts in .*$", kept.read(f"{folder}/MEMORY.md"), re.MULTILINE)
+    return line.removesuffix("what was forgotten is in `deleted/`.")
+
+
+def test_index_of_a_space_says_where_the_conversations_of_users_are(kept: Kept) -> None:
+    kept.ana.remember("a fact")
+    kept.ana.session("chat").append(user("hi"))
+    kept.mirror()
+    in_users = "conversations and what is known of each user are in `users/`, "
+    assert _places(kept, "ana") == f"1 facts in `facts/`, 0 notes in `notes/`; {in_users}"
+    append_as_shared(kept.ana, "old", user("hi"))
+    kept.mirror()
+    assert _places(kept, "ana").endswith(f", earlier conversations in `sessions/`; {in_users}")
+    assert_equal(kept)
+
+
+@pytest.mark.parametrize("named", [None, "bob"])
+def test_index_names_the_folder_of_sessions_while_there_is_one(
+    kept: Kept, named: str | None
+) -> None:
+    space, folder = kept.store.space("ana", user=named), f"ana/users/{named or 'unnamed'}"
+    chat = space.session("chat")
+    chat.append(user("hi"))
+    kept.mirror()
+    assert _places(kept, folder).endswith("0 notes in `notes/`, conversations in `sessions/`; ")
+    assert_equal(kept)
+    chat.hide()
+    kept.mirror()
+    assert _places(kept, folder).endswith("0 notes in `notes/`; ")
+    assert_equal(kept)
+
+
+def test_index_of_a_space_does_not_change_with_its_first_user(kept: Kept) -> None:
+    """Its history is shown to all users."""
+    kept.ana.remember("a fact")
+    kept.mirror()
+    before = kept.read("ana/MEMORY.md")
+    kept.store.space("ana", user="bob").session("chat").append(user("hi"))
+    kept.sync()
+    assert kept.read("ana/MEMORY.md") == before
 
 
 def test_bookkeeping_files_are_not_shown_in_diffs(tmp_path: Path) -> None:

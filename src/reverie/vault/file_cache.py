@@ -215,6 +215,12 @@ class FileCache:
             return list(self._found("1", ()))
         return list(self._found("path > ? AND path < ?", (f"{folder}/", f"{folder}0")))
 
+    def has_below(self, folder: str, what: str) -> bool:
+        """Whether there is a file of one type below a folder."""
+        below = "path > ? AND path < ? AND what = ?"
+        values = (f"{folder}/", f"{folder}0", what)
+        return bool(self._run(f"SELECT EXISTS(SELECT 1 FROM files WHERE {below})", values)[0][0])
+
     def stamps(self) -> dict[str, tuple[int, ...]]:
         """Return size, time and inode of each file, by its path; equal to a ``FileStamp``."""
         rows = self._run("SELECT path, size, mtime, inode FROM files")

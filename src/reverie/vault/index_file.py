@@ -10,7 +10,7 @@ from reverie.engine import index, index_check
 from reverie.model import Memory, Scope
 from reverie.prompt import profile
 from reverie.protocols import Owner, Transaction
-from reverie.vault import disk, render
+from reverie.vault import disk, layout, render
 from reverie.vault.file_cache import VaultFile
 from reverie.vault.vault import Vault
 from reverie.write.runtime import Runtime
@@ -35,7 +35,8 @@ def render_index(
         for memory in [*(memory for _, memory in facts), *_notes(tx, owner, scope, now)]
         for file in vault.files.of(scope, "memory", memory.id)[:1]
     ]
-    return render.index_file(scope, counts.facts, counts.notes, listed)
+    has_sessions = vault.files.has_below(f"{folder}/{layout.SESSIONS}", "turns")
+    return render.index_file(scope, counts.facts, counts.notes, listed, has_sessions=has_sessions)
 
 
 def _notes(tx: Transaction, owner: Owner, scope: Scope, now: int) -> Iterator[Memory]:

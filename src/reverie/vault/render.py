@@ -284,15 +284,28 @@ def summary_file(session: str, summary: Summary, at: int) -> bytes:
 # -- the index of an owner ------------------------------------------------------------------------
 
 
-def index_file(scope: Scope, facts: int, notes: int, listed: Sequence[tuple[Memory, str]]) -> bytes:
+def index_file(
+    scope: Scope,
+    facts: int,
+    notes: int,
+    listed: Sequence[tuple[Memory, str]],
+    *,
+    has_sessions: bool,
+) -> bytes:
     """Render the index of an owner: counts, and the profile with links to files."""
     who = "said without a name" if scope.user == UNNAMED else scope.user
     title = scope.space if who is None else f"{who} in {scope.space}"
     lines = [f"# What is remembered: {one_line(title)}", ""]
-    lines.append(
-        f"{facts} facts in `facts/`, {notes} notes in `notes/`, conversations in `sessions/`; "
-        "what was forgotten is in `deleted/`."
-    )
+    places = f"{facts} facts in `facts/`, {notes} notes in `notes/`"
+    if has_sessions:
+        # Only an earlier version stored conversations as those of the space itself.
+        earlier = "earlier " if scope.user is None else ""
+        places += f", {earlier}conversations in `sessions/`"
+    others = "what was forgotten is in `deleted/`."
+    if scope.user is None:
+        # Whether there are any is not said: the history of this file is shown to all users.
+        others = f"conversations and what is known of each user are in `users/`, {others}"
+    lines.append(f"{places}; {others}")
     lines += ["", "This file is written anew with every change; edit the memories themselves."]
     known, written = (
         [pair for pair in listed if (pair[0].kind == "note") is is_note]
