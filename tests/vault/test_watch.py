@@ -198,6 +198,23 @@ def test_watch_writes_the_file_again_that_another_was_moved_over(watched: Living
     assert "Eva is my aunt" in watched.file(two).read_text("utf-8") and has(watched, 2)
 
 
+def test_watch_puts_back_swapped_session_folders(watched: Living, reports: Reports) -> None:
+    for session in ("one", "two"):
+        watched.ana.session(session).append({"role": "user", "content": f"said in {session}"})
+    service.sync(watched.store)
+    (first,) = watched.root.glob("ana/users/unnamed/sessions/*/one")
+    second, aside = first.with_name("two"), watched.root / "aside"
+    for source, target in ((first, aside), (second, first), (aside, second)):
+        source.rename(target)
+    eventually(lambda: "said in one" in _said(first) and "said in two" in _said(second))
+    assert len(watched.ana.sessions()) == 2 and not reports.lines("forgotten")
+
+
+def _said(folder: Path) -> str:
+    path = folder / "turns.md"
+    return path.read_text("utf-8") if path.exists() else ""
+
+
 def test_watch_creates_a_space_for_a_new_folder(watched: Living) -> None:
     folder = watched.root / "work" / "facts"
     folder.mkdir(parents=True)
