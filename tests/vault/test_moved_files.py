@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import random
 import re
+from pathlib import Path
 
 import pytest
 
 from reverie import Memory
 from reverie.vault.vault import Vault
+from tests.messages import user
 from tests.vault.vaults import Kept, assert_equal
 
 
@@ -181,3 +184,53 @@ def test_partial_sync_updates_an_edited_index_after_a_file_was_renamed(kept: Kep
     kept.path("ana/MEMORY.conflict-v0.md").unlink()
     kept.sync()
     assert_equal(kept)
+
+
+# -- random moves ---------------------------------------------------------------------------------
+
+
+def _move_at_random(kept: Kept, chance: random.Random) -> list[str]:
+    """Swap two files of one kind or move one over the other; return the paths that changed."""
+    records = chance.random() < 0.5
+    folder = chance.choice(("ana/facts/", "ana/users/bob/facts/"))
+    found = [
+        path
+        for path in kept.files()
+        if (kept.document(path).text("role") != "memory" if records else path.startswith(folder))
+    ]
+    first, second = chance.sample(found, 2)
+    if swapped := chance.random() < 0.5:
+        kept.move(second, "aside")
+    kept.move(first, second)
+    if swapped:
+        kept.move("aside", first)
+    return [first, second]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_files_swapped_or_moved_over_others_at_random_lose_nothing(
+    tmp_path: Path, seed: int
+) -> None:
+    chance = random.Random(seed)
+    kept = Kept(tmp_path, turns="apart" if seed % 2 else "together")
+    spaces = [kept.ana, kept.store.space("ana", user="bob")]
+    for space in spaces:
+        for number in range(4):
+            space.remember(f"word{number} of {space.user}")
+        for session in ("one", "two"):
+            for _ in range(chance.randint(1, 3)):
+                kept.clock.step(1000)
+                space.session(session).append(user(f"said in {session} of {space.user}"))
+    kept.sync()
+    for _ in range(3):
+        paths = _move_at_random(kept, chance)
+        if chance.random() < 0.3:
+            kept.mirror()
+        kept.sync(*paths) if chance.random() < 0.6 else kept.sync()
+        for space in spaces:
+            assert not [
+                each for each in space.memories(include_forgotten=True) if each.forgotten_at
+            ]
+            assert not [each for each in space.sessions(include_hidden=True) if each.hidden_at]
+        assert_equal(kept)
+    kept.close()
