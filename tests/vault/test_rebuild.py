@@ -697,6 +697,17 @@ def test_rebuild_from_markdown_alone_restores_memories_and_events(
     assert exported(third) == exported(second)
 
 
+def test_commit_of_a_rebuild_counts_what_was_imported(stores: Stores, tmp_path: Path) -> None:
+    root, first = tmp_path / "vault", stores.open("first")
+    ids = [first.space("ana").remember(f"tea number {number}").id for number in range(10)]
+    first.space("ana").revise(ids[0], "coffee")
+    service.init(first, root)
+    lost_cache(root)
+    (root / ".reverie" / "log.jsonl").unlink()
+    rebuild.from_vault(stores.open("second"), root)
+    assert git(root, "log", "-1", "--format=%s").strip() == "ana: 10 imported"
+
+
 def test_rebuild_restores_names_too_long_for_a_folder(stores: Stores, tmp_path: Path) -> None:
     root = tmp_path / "vault"
     first = stores.open("first")

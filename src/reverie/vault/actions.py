@@ -21,6 +21,9 @@ ACTOR = "vault"
 EDITED = "its file was edited"
 MOVED = "its file was moved to deleted/"
 DELETED = "its file was deleted"
+IMPORTED = "imported from its file, since the vault's log does not have it"
+# How the line of a commit message begins that names an edited record, kept in a file beside it.
+COPY_KEPT = "copy kept of "
 
 
 @dataclass
@@ -128,14 +131,13 @@ class WriteMemory(Action):
 
 @dataclass(frozen=True, slots=True)
 class RemoveFile(Action):
-    """Remove a file; ``line`` is for the commit message.
+    """Remove a file.
 
     ``erased``: whatever it says now, since what it showed was erased. Otherwise it stays if a
     person changed it meanwhile.
     """
 
     file: VaultFile
-    line: str = ""
     erased: bool = False
 
 

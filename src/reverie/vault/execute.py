@@ -205,11 +205,13 @@ class Executor:
         if file is None or path != file.path:
             path = self._own_or_free(path, memory, is_new=file is None)
         raw = self._render(action.history, before)
+        line = f"{render.first_line(memory.content)} ({action.op} {memory.id})"
         new = VaultFile(path, "memory", action.history.scope, memory.id, memory.version)
         if file is not None and path == file.path and raw == before:
             vault.files.put(new._replace(digest=file.digest, stamp=file.stamp))
+            if action.op == "import":
+                vault.files.add_pending(new.scope.space, path, line)
             return
-        line = f"{render.first_line(memory.content)} ({action.op} {memory.id})"
         vault.write(new, raw, line, sync=self._sync_each)
         # Removed last, so that the memory has a file at every moment. An edited file stays.
         if file is not None and file.path != path and vault.unchanged_since_write(file):
@@ -268,7 +270,7 @@ class Executor:
 
     def _remove_file(self, action: act.RemoveFile) -> None:
         if action.erased or self._vault.unchanged_since_write(action.file):
-            self._vault.remove(action.file, action.line)
+            self._vault.remove(action.file)
 
     def _put_back(self, action: act.PutBack) -> None:
         source, target = self._vault.path(action.about), self._vault.path(action.target)
@@ -294,7 +296,8 @@ class Executor:
         vault, file = self._vault, action.file
         copy = vault.free_path(layout.conflict_path(file.path, action.version))
         scope, own = file.place.scope, conflict_name(file.place.session or "")
-        vault.write(VaultFile(copy, "conflict", scope, own, 0), file.raw)
+        shown = "/".join(filter(None, (file.place.session, file.path.rpartition("/")[2])))
+        vault.write(VaultFile(copy, "conflict", scope, own, 0), file.raw, act.COPY_KEPT + shown)
         self._report.conflicts.append(
             f"{file.path}: it is a record and was written again; what you wrote is in "
             f"{copy.rpartition('/')[2]}"
@@ -332,8 +335,6 @@ class Executor:
     # -- the log ------------------------------------------------------------------------------
 
     def _erase_from_log(self, action: act.EraseFromLog) -> None:
-        for id in action.memories:
-            self._vault.files.silence(action.scope.space, id)
         log_erasure.erase(
             *(self._vault, self._runtime, self._owner(action.scope), action.scope),
             *(action.entries, action.memories, action.sessions),

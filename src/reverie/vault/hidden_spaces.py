@@ -70,8 +70,6 @@ def _apply(
         ]
     for file in [*stale, *_files_about(vault, scope, versions, sessions)]:
         vault.remove(file)
-    for id in ids:
-        vault.files.silence(scope.space, id)
     log_erasure.erase(vault, runtime, owner, scope, ended, ids, sessions)
 
 

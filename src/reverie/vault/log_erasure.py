@@ -26,7 +26,8 @@ def erase(
 ) -> None:
     """Rewrite the lines about these memories and sessions to what the store's log says now.
 
-    ``ended`` are the entries of the erasures.
+    Lines of commit messages that are to be written quote them no more. ``ended`` are the entries of
+    the erasures.
     """
     blanked = {at for entry in ended for at in (entry.body or {}).get("entries", ())}
 
@@ -62,3 +63,15 @@ def erase(
     purge.clean_copies(vault, eraser, scope.space)
     for path in vault.log.change(alter):
         vault.files.add_pending(scope.space, path.relative_to(vault.root).as_posix())
+    for id in memories:
+        vault.files.silence(scope.space, id)
+    for entry in ended:
+        vault.files.add_pending(scope.space, vault.folders.index(scope), _commit_line(entry))
+
+
+def _commit_line(entry: LogEntry) -> str:
+    """Return the line of the commit message for an erasure, which quotes nothing."""
+    if entry.memory:
+        return f"(erase {entry.memory})"
+    turn = "" if entry.sequence is None else f"turn {entry.sequence} "
+    return f"{entry.session}: {turn}erased"

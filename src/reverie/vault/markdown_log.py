@@ -21,12 +21,11 @@ from reverie.transfer import export
 from reverie.transfer.import_ import derived_uuid
 from reverie.transfer.log_replay import ReplayRecord
 from reverie.vault import disk, edits, layout, render
+from reverie.vault.actions import ACTOR, IMPORTED
 from reverie.vault.layout import Folders, ParsedPath, origin_scopes
 from reverie.vault.vault import Vault
 from reverie.write import session_state
 
-ACTOR = "vault"
-REASON = "imported from its file, since the vault's log does not have it"
 _ID = re.compile(rf"[A-Za-z0-9]{{{ID_LENGTH}}}")
 _TURN_ID = re.compile(r"(?P<session>.*):(?P<sequence>[1-9][0-9]{0,14})", re.DOTALL)
 
@@ -149,7 +148,7 @@ def _record(scope: Scope, where: str, at: int, subject: Record, body: Record) ->
         "uuid": derived_uuid(identity),
         "recorded_at": at,
         "actor": ACTOR,
-        "reason": REASON,
+        "reason": IMPORTED,
         "body": body,
         **subject,
     }

@@ -15,6 +15,7 @@ from reverie.model import Scope
 from reverie.vault import layout, names
 from reverie.vault.actions import (
     ACTOR,
+    IMPORTED,
     Action,
     AppendLog,
     EraseFromLog,
@@ -71,7 +72,7 @@ class _Writes:
 
     def plan(self) -> list[Action]:
         ops = {
-            (scope, entry.memory): entry.op
+            (scope, entry.memory): "import" if entry.reason == IMPORTED else entry.op
             for scope, entries in self._store.entries.items()
             for entry in entries
             if entry.memory
@@ -108,8 +109,7 @@ class _Writes:
         files = self._cache.of(scope, "memory", id)
         if history.erased:
             for file in [*files, *self._cache.of(scope, "conflict", id)]:
-                line = f"(erase {id})" if file.what == "memory" and op == "erase" else ""
-                self._add(RemoveFile(file.path, file, line, erased=True))
+                self._add(RemoveFile(file.path, file, erased=True))
             return
         if any(self._is_persons(file) for file in files):
             return

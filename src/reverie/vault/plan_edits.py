@@ -150,7 +150,7 @@ class _Edits:
             # Erased since the last sync: the person had nothing to say about it yet.
             known = self._cache.get(file.path)
             gone = known or VaultFile(file.path, "memory", scope, id, 0)
-            self._add(RemoveFile(file.path, gone, f"(erase {id})", erased=True))
+            self._add(RemoveFile(file.path, gone, erased=True))
         else:
             why = "was erased and stays so: remove the file, or its id to remember it again"
             self._problem(file, f"memory {id} {why}")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from reverie.engine import log, sessions
+from reverie.engine.log import LogEntry
 from reverie.model import Event, Origin, Scope, Summary
 from reverie.protocols import Owner
 from reverie.vault import disk, layout, names, render
@@ -111,14 +112,12 @@ class SessionFiles:
     def _is_ours(self, file: VaultFile) -> bool:
         return self._vault.unchanged_since_write(file)
 
-    def _events(self, owner: Owner, scope: Scope, session: str, after: int) -> list[Event]:
-        """Return the events after a sequence."""
+    def _entries(self, owner: Owner, session: str, after: int) -> list[LogEntry]:
+        """Return the entries of the events after a sequence that were not erased."""
         with self._runtime.engine.read() as tx:
             tx.enter(owner)
             entries = log.session_appends(tx, owner, session, after + 1, MAX_EVENTS)
-        return [
-            sessions.event_from_entry(each, scope.user) for each in entries if each.body is not None
-        ]
+        return [each for each in entries if each.body is not None]
 
     def _folder(self, scope: Scope, session: str, at: int) -> str:
         """Return the folder of a session: where its files are, or else that of the month."""
@@ -141,9 +140,10 @@ class SessionFiles:
             reached = newest.version
         elif newest is not None and (plain := self._plain(newest)) is not None:
             reached, number, raw = newest.version, part_number(newest), plain
-        events = self._events(owner, scope, session, reached)
-        if not events:
+        entries = self._entries(owner, session, reached)
+        if not entries:
             return
+        events = [sessions.event_from_entry(each, scope.user) for each in entries]
         folder = self._folder(scope, session, events[0].at)
         if apart:
             parts = [
@@ -154,7 +154,9 @@ class SessionFiles:
             folder = folder if newest is None else newest.path.rpartition("/")[0]
             forked = None if known is None else known.forked_from
             parts = append_events(folder, session, raw, number, events, forked)
-        line = _line(session, events, known)
+        # The others were shown before, in files that are written again.
+        shown = files.mark(scope)[0]
+        line = _line(session, sum(each.position > shown for each in entries), known)
         for part in parts:
             self._put(VaultFile(part.path, "turns", scope, session, part.last), part.raw, line)
 
@@ -212,7 +214,7 @@ class SessionFiles:
                 self._vault.move(file, there, switch_line(session, hidden=hidden))
 
 
-def _line(session: str, events: Sequence[Event], known: sessions.SessionRow | None) -> str:
+def _line(session: str, new: int, known: sessions.SessionRow | None) -> str:
     """Return the line for the commit message; that of a hidden session says that it is hidden."""
     hidden = known is not None and known.hidden_at is not None
-    return "" if hidden else f"{session}: {len(events)} said"
+    return "" if hidden or not new else f"{session}: {new} said"

@@ -336,14 +336,14 @@ class Vault:
         if disk.digest(disk.read(path)) not in allowed:
             raise FileChanged(f"{path.name} was changed just now: it is left as it is")
 
-    def remove(self, file: VaultFile, line: str = "") -> None:
+    def remove(self, file: VaultFile) -> None:
         """Remove a file that the vault wrote, whatever its content is now."""
         path = self.path(file.path)
         disk.remove(path)
         disk.prune(path.parent, self.root)
         with self.files.together():
             self.files.drop(file.path)
-            self.files.add_pending(file.scope.space, file.path, line)
+            self.files.add_pending(file.scope.space, file.path)
 
     def move(self, file: VaultFile, target: str, line: str = "") -> VaultFile:
         """Move a file to a path where there is none, with its content unchanged."""

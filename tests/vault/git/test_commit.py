@@ -90,6 +90,57 @@ def test_deleted_session_folder_is_named_as_hidden(kept: Kept) -> None:
     assert subject(kept) == "ana: chat: hidden"
 
 
+def test_commit_of_an_edited_record_names_the_copy_that_is_kept(kept: Kept) -> None:
+    hello(kept)
+    kept.path("ana/MEMORY.md").write_text("mine\n", encoding="utf-8")
+    assert subject(kept) == "ana: copy kept of MEMORY.md"
+    turns = kept.path("ana/users/unnamed/sessions/2026-01/chat/turns.md")
+    turns.write_text(turns.read_text("utf-8") + "mine\n", encoding="utf-8")
+    assert subject(kept) == "ana: copy kept of chat/turns.md"
+
+
+def test_edited_record_and_new_turns_are_counted_apart(kept: Kept) -> None:
+    hello(kept)
+    turns = kept.path("ana/users/unnamed/sessions/2026-01/chat/turns.md")
+    turns.write_text(turns.read_text("utf-8") + "mine\n", encoding="utf-8")
+    kept.ana.session("chat").append({"role": "user", "content": "again"})
+    assert subject(kept) == "ana: 1 copy kept, 1 in conversations"
+    body = by_hand(kept.root, "log", "-1", "--format=%b").decode()
+    assert sorted(body.split("\n")[:2]) == ["- chat: 1 said", "- copy kept of chat/turns.md"]
+
+
+def test_erased_memories_are_counted(kept: Kept) -> None:
+    ids = [kept.ana.remember(f"tea with Ingrid {number}").id for number in range(3)]
+    kept.sync()
+    kept.ana.erase(ids[0])
+    assert subject(kept) == "ana: 1 erased"
+    body = by_hand(kept.root, "log", "-1", "--format=%b").decode().strip()
+    assert body == f"- (erase {ids[0]})"
+    kept.ana.erase(ids[1])
+    kept.ana.erase(ids[2])
+    assert subject(kept) == "ana: 2 erased"
+
+
+def test_erased_session_and_turn_are_named(kept: Kept) -> None:
+    hello(kept)
+    chat = kept.ana.session("chat")
+    chat.append({"role": "user", "content": "the second"})
+    kept.sync()
+    chat.erase_event(1)
+    assert subject(kept) == "ana: chat: turn 1 erased"
+    chat.erase()
+    assert subject(kept) == "ana: chat: erased"
+
+
+def test_message_of_an_erasure_is_not_rewritten(kept: Kept) -> None:
+    id = kept.ana.remember("tea with Ingrid").id
+    kept.sync()
+    kept.ana.erase(id)
+    kept.sync()
+    assert not service.scrub(kept.store).found
+    assert by_hand(kept.root, "log", "-1", "--format=%b").decode().strip() == f"- (erase {id})"
+
+
 def test_move_of_an_erased_memory_is_in_no_message(kept: Kept) -> None:
     id = kept.ana.remember("tea with Ingrid").id
     kept.sync()

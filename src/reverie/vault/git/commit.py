@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from reverie.errors import VaultError
 from reverie.text.normalize import one_line
 from reverie.vault import layout
+from reverie.vault.actions import COPY_KEPT
 from reverie.vault.file_cache import PendingChange, WithheldFile
 from reverie.vault.git.commit_policy import CommitPolicy
 from reverie.vault.git.pack import pack_if_many
@@ -20,9 +21,10 @@ from reverie.write.secret_policy import Redaction
 
 MAX_LINES = 200
 _log = logging.getLogger("reverie.vault")
-_OP = re.compile(r"\((remember|revise|forget|restore|erase|promote|move) \w+\)$")
+_OP = re.compile(r"\((remember|import|revise|forget|restore|erase|promote|move) \w+\)$")
 _DONE = {
     "remember": "remembered",
+    "import": "imported",
     "revise": "revised",
     "forget": "forgotten",
     "restore": "restored",
@@ -147,7 +149,8 @@ def message(space: str, changes: Sequence[PendingChange]) -> str:
     """Return the commit message: the change itself, or the number of changes and a line each."""
     lines = list(dict.fromkeys(each.line for each in changes if each.line))
     name = one_line(space)
-    if len(lines) == 1:
+    # An erased memory has a line without text, which would say nothing.
+    if len(lines) == 1 and not lines[0].startswith("("):
         return _subject(name, lines[0])
     if not space:
         return "vault: names of folders"
@@ -156,8 +159,10 @@ def message(space: str, changes: Sequence[PendingChange]) -> str:
         return f"{name}: {'index' if shown == {layout.INDEX} else 'files'}"
     counts = Counter(found[1] for line in lines if (found := _OP.search(line)))
     counted = [f"{counts[op]} {done}" for op, done in _DONE.items() if counts[op]]
-    other = len(lines) - sum(counts.values())
-    counted += [f"{other} in conversations"] if other else []
+    others = [line for line in lines if not _OP.search(line)]
+    copies = sum(line.startswith(COPY_KEPT) for line in others)
+    counted += [f"{copies} {'copy' if copies == 1 else 'copies'} kept"] if copies else []
+    counted += [f"{len(others) - copies} in conversations"] if len(others) > copies else []
     more = len(lines) - MAX_LINES
     listed = [*lines[:MAX_LINES], *([f"and {more} more"] if more > 0 else [])]
     return f"{name}: {', '.join(counted)}\n\n" + "\n".join(f"- {line}" for line in listed)

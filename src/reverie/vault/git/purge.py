@@ -286,6 +286,8 @@ class Eraser:
 
         def clean_subject(found: re.Match[str]) -> str:
             id, said = found["id"], found["said"].strip().removesuffix("…")
+            if not said:
+                return found[0]
             if id not in self._erased_ids and not any(
                 self._is_quoted(scope, said) for scope in self._reworded_ids.get(id, ())
             ):
