@@ -220,6 +220,26 @@ def test_sync_makes_files_of_other_programs_private(kept: Kept) -> None:
     assert os.access(script, os.X_OK)
 
 
+def test_sync_of_everything_makes_all_files_private(tmp_path: Path, umask: int) -> None:
+    """Also what only git and Reverie read."""
+    kept = Kept(tmp_path, git=True)
+    memory = kept.ana.remember("tea")
+    kept.sync()
+    kept.edit(kept.of(memory), "tea", "green tea")
+    by_hand(kept.root, "commit", "-q", "-a", "-m", "mine")
+    outside = tmp_path / "outside"
+    outside.write_text("mine", encoding="utf-8")
+    outside.chmod(0o644)
+    (kept.root / ".git" / "link").symlink_to(outside)
+    for path in (kept.root, *kept.root.rglob("*")):
+        if not path.is_symlink():
+            path.chmod(path.stat().st_mode | (0o055 if path.is_dir() else 0o044))
+    assert kept.sync().revised
+    assert unexpected_modes(kept.root) == []
+    assert stat.S_IMODE(outside.stat().st_mode) == 0o644
+    kept.close()
+
+
 def test_git_run_by_the_owner_writes_private_objects(tmp_path: Path) -> None:
     kept = Kept(tmp_path, git=True)
     kept.ana.remember("tea")

@@ -72,7 +72,9 @@ class Collector:
         survey = self._survey()
         for draft in survey.drafts:
             draft.unlink(missing_ok=True)
-        self._close(survey.shared)
+        if self._vault.is_private:
+            # Also what a survey leaves out: Reverie's own files and git's.
+            permissions.close_tree(self._vault.root)
         self.looked_everywhere = True
 
     def _close(self, paths: Iterable[Path]) -> None:
