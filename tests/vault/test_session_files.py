@@ -8,7 +8,11 @@ from pathlib import Path
 import pytest
 
 import reverie
+from reverie.engine import log
+from reverie.model import UNNAMED, Memory, Origin, Scope
 from reverie.vault import layout, render
+from reverie.vault.sync import Sync
+from reverie.vault.vault import Vault
 from tests.vault.vaults import Kept, assert_equal, holding
 
 SESSIONS = "ana/users/unnamed/sessions/2026-01"
@@ -96,6 +100,53 @@ def test_files_of_a_hidden_session_are_moved_to_deleted(kept: Kept) -> None:
     kept.mirror()
     assert not kept.path("ana/deleted").exists()
     assert_equal(kept)
+
+
+def test_link_of_a_memory_follows_the_turns_of_its_session(kept: Kept) -> None:
+    chat = append_turns(kept, "I live in Rome", "and work in Milan")
+    shared = kept.ana.remember("lives in Rome", origin=Origin("chat", 1))
+    bob = kept.store.space("ana", user="bob")
+    bob.session("chat").append({"role": "user", "content": "hi"})
+    own = bob.remember("greets", origin=Origin("chat", 1))
+    kept.sync()
+
+    def linked_file(memory: Memory) -> str:
+        link = kept.document(kept.of(memory)).text("origin") or ""
+        return f"{link.strip('[]').partition('#')[0]}.md"
+
+    before = linked_file(shared), kept.bytes()
+    assert before[0] in kept.files()
+    chat.hide()
+    with Vault.open(kept.root) as vault, vault.locked():
+        with kept.store.runtime.engine.read() as tx:
+            owner = log.resolve_owner(tx, Scope("ana", UNNAMED))
+        # As the job of the owner of the turns does, who is not that of the memory.
+        Sync(vault, kept.store).store(owner)
+    assert linked_file(shared) in kept.files("ana/users/unnamed/deleted")
+    assert linked_file(own) in kept.files("ana/users/bob/sessions")
+    assert_equal(kept)
+    chat.restore()
+    kept.sync()
+    assert linked_file(shared) == before[0]
+    now = kept.bytes()
+    for memory in (shared, own):
+        assert now[kept.of(memory)] == before[1][kept.of(memory)]
+    kept.move(f"{SESSIONS}/chat", "ana/users/unnamed/deleted/sessions/2026-01/chat")
+    kept.sync()
+    assert linked_file(shared) in kept.files("ana/users/unnamed/deleted")
+    assert_equal(kept)
+
+
+def test_edited_memory_is_not_written_again_for_its_link(whole: Kept) -> None:
+    chat = append_turns(whole, "I live in Rome")
+    memory = whole.ana.remember("lives in Rome", origin=Origin("chat", 1))
+    whole.sync()
+    whole.edit(whole.of(memory), "lives in Rome", "lives in Milan")
+    chat.hide()
+    whole.sync()
+    assert whole.ana.get(memory.id).content == "lives in Milan"
+    assert "/deleted/" in (whole.document(whole.of(memory)).text("origin") or "")
+    assert_equal(whole)
 
 
 def test_deleted_or_moved_session_folder_hides_the_session(kept: Kept) -> None:

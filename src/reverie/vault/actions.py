@@ -124,6 +124,7 @@ class WriteMemory(Action):
 
     history: MemoryHistory
     op: str
+    """What was done to it; empty where only a link in its file changes."""
     path: str
     before: VaultFile | None = None
     """The file that it has now; removed if it has another path."""

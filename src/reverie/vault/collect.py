@@ -251,6 +251,8 @@ class _Work:
     def _add_entry(self, owner: Owner, scope: Scope, entry: log.LogEntry) -> None:
         if entry.session is not None:
             self.add_sessions([(scope, entry.session)])
+            if entry.op in {"hide", "restore"} and not entry.memory:
+                self._add_linked(scope, entry.session)
         if entry.op == "erase":
             affected = self.store.affected.setdefault(scope, set())
             for session in erased_sessions([entry]):
@@ -259,6 +261,14 @@ class _Work:
             self.add_memories((scope, id) for id in affected)
             # Summaries, also those of forks, may say what was erased in other words.
             self.add_sessions(names_of(self._vault.files.list_type(scope, "summary"), "summary"))
+
+    def _add_linked(self, scope: Scope, session: str) -> None:
+        """Add the memories whose files link to the turns of a session that are moved."""
+        for each in layout.learning_scopes(scope):
+            if (owner := self._owner(each)) is not None:
+                found = log.memories_from_session(self._tx, owner, session)
+                self.store.linked.update((each, id) for id in found)
+        self.add_memories(self.store.linked)
 
     def check(self) -> None:
         """Add every memory and session whose files are not as the store says."""

@@ -205,7 +205,8 @@ class Executor:
         if file is None or path != file.path:
             path = self._own_or_free(path, memory, is_new=file is None)
         raw = self._render(action.history, before)
-        line = f"{render.first_line(memory.content)} ({action.op} {memory.id})"
+        said = render.first_line(memory.content)
+        line = f"{said} ({action.op} {memory.id})" if action.op else ""
         new = VaultFile(path, "memory", action.history.scope, memory.id, memory.version)
         if file is not None and path == file.path and raw == before:
             vault.files.put(new._replace(digest=file.digest, stamp=file.stamp))

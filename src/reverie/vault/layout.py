@@ -214,6 +214,11 @@ def origin_scopes(scope: Scope) -> tuple[Scope, ...]:
     return (scope,) if scope.user is not None else (Scope(scope.space, UNNAMED), scope)
 
 
+def learning_scopes(scope: Scope) -> tuple[Scope, ...]:
+    """Return the owners whose memories may come from turns of this owner."""
+    return (scope, Scope(scope.space)) if scope.user == UNNAMED else (scope,)
+
+
 def month(at: int) -> str:
     """Return the month of a time, as the folder of its sessions is called."""
     then = datetime.fromtimestamp(at / 1000, UTC)

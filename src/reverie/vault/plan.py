@@ -130,6 +130,8 @@ class _Writes:
         elif newest.version < memory.version:
             path = layout.relocate(newest.path, deleted=memory.forgotten_at is not None)
             self._add(WriteMemory(newest.path, history, op, _renamed(path, history), newest))
+        elif name in self._store.linked:
+            self._add(WriteMemory(newest.path, history, "", newest.path, newest))
 
     # -- sessions -----------------------------------------------------------------------------
 

@@ -103,6 +103,8 @@ class StoreState:
     """Owners that have more entries than these."""
     affected: dict[Scope, set[str]] = field(default_factory=dict)
     """Memories whose stored content an erasure among the entries may have changed."""
+    linked: set[Name] = field(default_factory=set)
+    """Memories that came from a session which an entry hides or restores."""
 
 
 # -- the disk -------------------------------------------------------------------------------------
