@@ -214,7 +214,7 @@ def test_older_names_file_that_was_checked_out_is_written_again(tmp_path: Path) 
 
 def test_subject_link_without_quotes_is_read(tmp_path: Path) -> None:
     kept = Kept(tmp_path)
-    m = kept.ana.remember("Alec is my boss", subject="Alec")
+    m = kept.ana.remember("Alec is my boss", category="person", subject="Alec")
     kept.sync()
     path = kept.of(m)
     kept.edit(path, 'subject: "[[Alec]]"', "subject: [[Alec Smith]]")

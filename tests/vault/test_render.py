@@ -24,7 +24,7 @@ def kept(tmp_path: Path) -> Kept:
 
 
 def test_subject_is_a_link_and_an_alias(kept: Kept) -> None:
-    memory = kept.ana.remember("leads Project Atlas", subject="Bob Miller")
+    memory = kept.ana.remember("leads Project Atlas", category="person", subject="Bob Miller")
     kept.sync()
     path = kept.of(memory)
     assert path == "ana/facts/bob-miller.md"
@@ -33,6 +33,40 @@ def test_subject_is_a_link_and_an_alias(kept: Kept) -> None:
     assert kept.sync().revised == [path]
     assert kept.ana.get(memory.id).subject == "Eva Lind"
     assert 'subject: "[[Eva Lind]]"\naliases: [Eva Lind]\n' in kept.read(path)
+    assert_equal(kept)
+
+
+@pytest.mark.parametrize(
+    ("category", "subject", "is_link"),
+    [
+        ("person", "Bob Miller", True),
+        ("family", "Zoë", True),
+        ("friend", "小明", True),
+        ("project", "website relaunch", True),
+        # What the user's own facts are told apart by names nobody.
+        ("person", "name", False),
+        ("person", "birth year", False),
+        ("context", "home", False),
+        ("context", "Job", False),
+        ("preference", "pizza", False),
+        ("health", "nut allergy", False),
+        ("general", "Alarm", False),
+    ],
+)
+def test_only_the_subject_of_a_person_or_project_is_a_link(
+    kept: Kept, category: str, subject: str, is_link: bool
+) -> None:
+    memory = kept.ana.remember("a fact", category=category, subject=subject)
+    kept.sync()
+    path = kept.of(memory)
+    written = f'subject: "[[{subject}]]"\n' if is_link else f"subject: {subject}\n"
+    assert written in kept.read(path)
+    other = f"subject: {subject}\n" if is_link else f'subject: "[[{subject}]]"\n'
+    kept.edit(path, written, other)
+    assert not kept.sync()
+    kept.edit(path, "a fact", "another fact")
+    assert kept.sync().revised == [path]
+    assert kept.ana.get(memory.id).subject == subject and written in kept.read(path)
     assert_equal(kept)
 
 
@@ -51,9 +85,9 @@ def test_alias_of_a_person_stays_when_the_subject_changes(kept: Kept) -> None:
     "subject", ["a|b", "[x]", "[[x]]", "a#b", "x]]", "^up", "plain", "Zoë K.", "[[", "]]", "[[]]"]
 )
 def test_any_subject_is_read_back_as_it_is(subject: str) -> None:
-    written = render.subject_link(subject)
     expected = "x" if subject == "[[x]]" else subject
-    assert render.parse_subject(written) == expected
+    for category in ("project", "general"):
+        assert render.parse_subject(render.subject_link(subject, category)) == expected
 
 
 def test_subject_with_brackets_is_not_taken_for_an_edit(kept: Kept) -> None:
@@ -240,7 +274,7 @@ def test_bookkeeping_files_are_not_shown_in_diffs(tmp_path: Path) -> None:
 
 
 def test_conflict_copy_keeps_the_subject_as_a_link(kept: Kept) -> None:
-    memory = kept.ana.remember("one", subject="Bob")
+    memory = kept.ana.remember("one", category="person", subject="Bob")
     raw = render.conflict_file(kept.ana.get(memory.id))
     assert frontmatter.load(raw).text("subject") == "[[Bob]]"
 

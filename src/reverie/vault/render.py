@@ -10,11 +10,13 @@ from itertools import groupby
 from typing import NamedTuple
 
 from reverie.model import UNNAMED, Event, Memory, Scope, Summary
+from reverie.prompt.profile import PEOPLE
 from reverie.text import frontmatter
 from reverie.text.normalize import one_line
 
 Fields = dict[str, frontmatter.Value]
 LINE_CHARS = 100
+PROJECTS = ("project", "projects")
 # Characters that mean something in a link between notes.
 _NO_LINK = re.compile(r"[\[\]|#^]")
 _WIKI_LINK = re.compile(r"\[\[([^\[\]|#^]+)(?:[|#^][^\[\]]*)?\]\]")
@@ -31,9 +33,14 @@ def parse_number(text: str | None) -> int:
     return int(text) if text and _NUMBER.fullmatch(text) else 0
 
 
-def subject_link(subject: str) -> str:
-    """Return a subject as a link between notes, unless a character in it would end the link."""
-    return subject if _NO_LINK.search(subject) else f"[[{subject}]]"
+def subject_link(subject: str, category: str) -> str:
+    """Return a subject as a link between notes if it names a person or a project.
+
+    Others are the names of attributes, such as "home", also of people: "birth year". One with a
+    character that would end the link is returned as it is.
+    """
+    is_name = category in PROJECTS or (category in PEOPLE and not subject.islower())
+    return f"[[{subject}]]" if is_name and not _NO_LINK.search(subject) else subject
 
 
 def parse_subject(text: str) -> str:
@@ -61,7 +68,9 @@ def memory_fields(memory: Memory, origin: str | None = None) -> Fields:
         "version": memory.version,
         "kind": memory.kind,
         "category": memory.category,
-        "subject": None if memory.subject is None else subject_link(memory.subject),
+        "subject": (
+            None if memory.subject is None else subject_link(memory.subject, memory.category)
+        ),
         "aliases": None if memory.subject is None else [memory.subject],
         "tags": list(memory.tags) or None,
         "source": memory.source,
