@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,8 @@ import reverie
 from reverie import Space, Store
 from reverie.vault import service
 from reverie.vault.git.repo import Repository
-from reverie.vault.git.search import find_bytes
-from tests.vault.repositories import by_hand, files, status
+from reverie.vault.git.search import find_bytes, find_in_other_trees
+from tests.vault.repositories import by_hand, files, made, status, write
 from tests.vault.vaults import Kept, holding
 
 SECRET = "the combination of the blue suitcase is seven nine three"
@@ -255,6 +256,32 @@ def test_purge_finds_json_escaped_copies_of_an_erased_text(
     (root / "copy.txt").write_text(json.dumps(text))
     ana.erase(secret.id)
     assert service.scrub(store).found == ("copy.txt",)
+
+
+def test_purge_names_the_files_of_other_work_trees(
+    store: Store, ana: Space, tmp_path: Path
+) -> None:
+    root, second, gone = tmp_path / "vault", tmp_path / "second", tmp_path / "gone"
+    secret = ana.remember(SECRET)
+    service.sync(store)
+    for tree in (second, gone):
+        by_hand(root, "worktree", "add", "-q", "--detach", str(tree))
+    shutil.rmtree(gone)
+    every = [path for path in second.rglob("*") if path.is_file()]
+    shown = {str(path) for path in every if SECRET in path.read_text("utf-8")}
+    assert len(shown) == 3
+    ana.erase(secret.id)
+    assert {place.removesuffix(": its name") for place in service.scrub(store).found} == shown
+
+
+def test_main_work_tree_of_a_linked_one_is_searched(tmp_path: Path) -> None:
+    main, linked = tmp_path / "main", tmp_path / "linked"
+    made(main)
+    write(main, "a.md", SECRET)
+    by_hand(main, "worktree", "add", "-q", "--detach", str(linked))
+    repository = Repository.at(linked)
+    assert repository is not None
+    assert find_in_other_trees(repository, [SECRET.encode()]) == [str(main / "a.md")]
 
 
 def test_purge_handles_lone_surrogates_and_short_texts(

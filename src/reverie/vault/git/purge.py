@@ -31,7 +31,7 @@ from reverie.vault import (
 )
 from reverie.vault.git.repo import Repository
 from reverie.vault.git.rewrite import read_contents, rewrite
-from reverie.vault.git.search import find_bytes, find_files_with
+from reverie.vault.git.search import find_bytes, find_files_with, find_in_other_trees
 from reverie.vault.layout import ParsedPath
 from reverie.vault.state import Name
 from reverie.vault.vault import Vault
@@ -157,6 +157,7 @@ def scrub(vault: Vault) -> ScrubReport:
     found = set[str]()
     if looked_for:
         found = {*find_bytes(repository, *looked_for), *find_files_with(vault.root, looked_for)}
+        found.update(find_in_other_trees(repository, looked_for))
     short = sum(not parts for parts in needles.values())
     looked = len(needles) - short
     return ScrubReport(done.commits, done.files, looked, tuple(sorted(found)), short)

@@ -80,6 +80,17 @@ def find_files_with(root: Path, needles: Iterable[bytes]) -> list[str]:
     return list(_files(root, wanted, root, None, without=root / ".git"))
 
 
+def find_in_other_trees(repo: Repository, needles: Iterable[bytes]) -> list[str]:
+    """Return the full paths of such files in the other work trees of a repository."""
+    common, wanted = repo.git.common(), list(needles)
+    trees = {common.parent} if common.name == ".git" else set()
+    for link in common.glob("worktrees/*/gitdir"):
+        dot = link.parent / link.read_text(encoding="utf-8").strip()
+        trees.add(Path(os.path.normpath(dot)).parent)
+    others = sorted(tree for tree in trees if tree.is_dir() and not tree.samefile(repo.root))
+    return [f"{tree}/{found}" for tree in others for found in find_files_with(tree, wanted)]
+
+
 def _objects(git: Git, wanted: _Needles) -> Iterator[tuple[str, str]]:
     """Yield the objects that contain a needle, also in packs and in alternate repositories."""
     every = ("--batch-all-objects", "--unordered", "--buffer", "--batch")
