@@ -15,6 +15,7 @@ from reverie.vault import folder_names, service
 from reverie.vault.git.repo import Repository
 from reverie.vault.vault import Vault
 from tests.messages import append_as_shared
+from tests.vault.repositories import by_hand
 from tests.vault.vaults import Kept, assert_equal
 
 LONG = "x" * 150
@@ -184,6 +185,24 @@ def test_history_and_purge_reach_commits_before_the_renaming(old: Kept) -> None:
     assert repository is not None
     former = [path for one in repository.log(limit=100) for path in one.paths if "=1" in path]
     assert former and not any("alec--" in path and path.startswith("Ana=1") for path in former)
+
+
+def test_edits_of_a_person_are_committed_before_the_renaming(old: Kept) -> None:
+    (path,) = (path for path in old.files("Ana=1/facts") if "\nof Ana\n" in old.read(path))
+    old.edit(path, "of Ana", "of Ana and Zoë")
+    old.write("Ana=1/facts/mine.md", "a new one\n")
+    report = old.sync()
+    assert len(report.revised) == 1
+    assert report.remembered == ["Ana-2/facts/mine.md"]
+    subjects = by_hand(old.root, "log", "--format=%s").decode().splitlines()
+    renaming, edits = map(subjects.index, (folder_names.SUBJECT, folder_names.EDITS_SUBJECT))
+    shown = ("show", "-M100%", "-l0", "--name-status", "--format=")
+    changed = by_hand(old.root, *shown, f"HEAD~{edits}").decode().split("\n")[:-1]
+    assert sorted(changed) == ["A\tAna=1/facts/mine.md", f"M\t{path}"] and edits == renaming + 1
+    renamed = by_hand(old.root, *shown, f"HEAD~{renaming}").decode().split("\n")[:-1]
+    others = [line for line in renamed if not line.startswith("R100\t")]
+    assert others == ["A\t.reverie/names.json"]
+    assert_equal(old)
 
 
 def test_killed_renaming_goes_on_at_the_next_sync(

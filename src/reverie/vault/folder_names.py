@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import os
 import re
+from collections.abc import Iterable
 from urllib.parse import unquote
 
 from reverie.dates import to_ms
@@ -26,6 +27,7 @@ from reverie.vault.vault import Vault
 from reverie.write.secret_policy import Redaction
 
 SUBJECT = "vault: name files and folders after what they hold"
+EDITS_SUBJECT = "vault: what people changed before files were renamed"
 # A fact of the file cache: front matter was compared with the recorded names.
 _LEARNED = "learned"
 _CAPITALS = re.compile(r"=([0-9a-f]{1,30})\Z")
@@ -50,6 +52,7 @@ def ensure_names(vault: Vault, redaction: Redaction) -> None:
     if moves:
         with contextlib.suppress(GitBusy):
             commit_pending(vault, redaction)
+            _commit_edits(vault, redaction, [old for old, _ in moves])
         # Done first: the indexes have to be written again, also after a kill.
         vault.files.drop_owners((), (SCANNED,))
     for old, new in moves:
@@ -58,6 +61,14 @@ def ensure_names(vault: Vault, redaction: Redaction) -> None:
     vault.write_names(CommitPolicy(redaction).is_secret_name, check=True)
     if moves:
         _commit(vault, redaction)
+
+
+def _commit_edits(vault: Vault, redaction: Redaction, paths: Iterable[str]) -> None:
+    """Commit files as people left them, so that their edits are not part of the renaming."""
+    repository = open_repository(vault, redaction)
+    if repository is not None:
+        repository.init()
+        repository.commit(paths, EDITS_SUBJECT, author="")
 
 
 def _commit(vault: Vault, redaction: Redaction) -> None:
