@@ -205,7 +205,7 @@ def test_index_lists_notes_and_facts(kept: Kept) -> None:
     kept.ana.forget(gone.id)
     kept.sync()
     index = kept.read("ana/MEMORY.md")
-    assert "1 facts in `facts/`, 2 notes in `notes/`" in index and "These are" not in index
+    assert "1 fact in `facts/`, 2 notes in `notes/`" in index and "These are" not in index
     assert re.findall(r"^- \[.*\]\((.*)\)$", index, re.MULTILINE) == [
         "facts/a-fact.md",
         "notes/a-pinned-note.md",
@@ -216,7 +216,7 @@ def test_index_lists_notes_and_facts(kept: Kept) -> None:
 
 def _places(kept: Kept, folder: str) -> str:
     """Return the line of an index that says where everything is."""
-    (line,) = re.findall(r"^\d+ facts in .*$", kept.read(f"{folder}/MEMORY.md"), re.MULTILINE)
+    (line,) = re.findall(r"^\d+ facts? in .*$", kept.read(f"{folder}/MEMORY.md"), re.MULTILINE)
     return line.removesuffix("what was forgotten is in `deleted/`.")
 
 
@@ -225,7 +225,7 @@ def test_index_of_a_space_says_where_the_conversations_of_users_are(kept: Kept) 
     kept.ana.session("chat").append(user("hi"))
     kept.mirror()
     in_users = "conversations and what is known of each user are in `users/`, "
-    assert _places(kept, "ana") == f"1 facts in `facts/`, 0 notes in `notes/`; {in_users}"
+    assert _places(kept, "ana") == f"1 fact in `facts/`, 0 notes in `notes/`; {in_users}"
     append_as_shared(kept.ana, "old", user("hi"))
     kept.mirror()
     assert _places(kept, "ana").endswith(f", earlier conversations in `sessions/`; {in_users}")

@@ -305,7 +305,10 @@ def index_file(
     who = "said without a name" if scope.user == UNNAMED else scope.user
     title = scope.space if who is None else f"{who} in {scope.space}"
     lines = [f"# What is remembered: {one_line(title)}", ""]
-    places = f"{facts} facts in `facts/`, {notes} notes in `notes/`"
+    places = ", ".join(
+        f"{count} {name}{'' if count == 1 else 's'} in `{name}s/`"
+        for name, count in (("fact", facts), ("note", notes))
+    )
     if has_sessions:
         # Only an earlier version stored conversations as those of the space itself.
         earlier = "earlier " if scope.user is None else ""
