@@ -137,7 +137,7 @@ def test_explained_parts_add_up_to_the_evidence(space: Space) -> None:
     chat.append({"role": "user", "content": "I saw a zebra crossing."})
     answer = chat.append({"role": "assistant", "content": "Stripes on a road"})
     space.remember("cross country", origin=Origin("talk", answer.sequence))
-    question = "which zebra crossing did I ask for in May 2023?"
+    question = "where did I ask for a zebra crossing in May 2023?"
     hits = space.recall(question, explain=True)
     assert len(hits) == 5
     for hit in hits:

@@ -46,10 +46,10 @@ def test_edited_file_becomes_a_revision_by_actor_vault(kept: Kept) -> None:
         ("tags: [food]\n", "", "tags", ()),
         ("category: likes", "category: My Taste", "category", "my_taste"),
         ("category: likes\n", "", "category", "general"),
-        ('subject: pizza', "subject: 2026-01-01", "subject", "2026-01-01"),
-        ('subject: pizza', "subject: [a, b]", "subject", "a, b"),
-        ('subject: pizza', "pinned: yes\nsubject: pizza", "pinned", True),
-        ('subject: pizza\n', "", "subject", None),
+        ("subject: pizza", "subject: 2026-01-01", "subject", "2026-01-01"),
+        ("subject: pizza", "subject: [a, b]", "subject", "a, b"),
+        ("subject: pizza", "pinned: yes\nsubject: pizza", "pinned", True),
+        ("subject: pizza\n", "", "subject", None),
     ],
 )
 def test_edited_front_matter_becomes_a_revision(

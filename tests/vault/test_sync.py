@@ -190,7 +190,7 @@ def test_busy_store_ends_the_run_and_the_next_one_continues(
         raise StoreBusy("another writer holds the store")
 
     with monkeypatch.context() as patched:
-        patched.setattr(SessionFiles, "_events", busy)
+        patched.setattr(SessionFiles, "_entries", busy)
         with pytest.raises(StoreBusy):
             kept.mirror()
     kept.mirror()
