@@ -129,7 +129,14 @@ class ContextTooSmall(ReverieError, ValueError):
 
 
 class ModelFailed(ReverieError):
-    """A chat model did not answer, or its answer could not be used."""
+    """A chat model did not answer, or its answer could not be used.
+
+    ``refused``: the service refused the text of the question, and may answer another one.
+    """
+
+    def __init__(self, message: str, *, refused: bool = False) -> None:
+        super().__init__(message)
+        self.refused = refused
 
 
 class RerankFailed(ReverieError):

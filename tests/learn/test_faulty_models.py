@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, TypeVar
@@ -284,6 +285,52 @@ def test_failing_learn_job_is_retried_with_growing_delay_and_parked(
     assert living(space) == sorted([FACT, NEAR, TEA, PINNED, later])
     assert store.doctor()["problems"] == []
     check_turn(store)
+
+
+@pytest.mark.parametrize(
+    "refusal", [Status(400), Status(413), misbehaviours()["finish reason content filter"]]
+)
+def test_refused_turn_does_not_keep_later_turns_from_being_learned(
+    store: Store, moody: Moody, clock: FakeClock, refusal: Answer
+) -> None:
+    """The turns that are sent along as context hold what the service refuses."""
+
+    def refuse_figs(question: dict[str, Any]) -> Answer:
+        if "figs" in json.dumps(question):
+            return refusal
+        content = f"The user said: {question['message']}"
+        return {"facts": [{"content": content, "category": "person", "subject": None}]}
+
+    moody.misbehave("extract", refuse_figs)
+    moody.refused = True
+    texts = ["Ophelia grows figs", "Ophelia keeps hens", "Ophelia sells honey"]
+    session = store.space("ana").session("chat")
+    for text in texts:
+        session.append_many([user(text), reply("I see.")])
+    for _ in range(jobs.MAX_ATTEMPTS):
+        store.run_pending_jobs()
+        clock.step(HOUR)
+    (job,) = waiting(store)
+    assert (job.state, job.payload["sequence"]) == ("parked", 1)
+    assert job.calls <= learner.MAX_CALLS
+    check_failure(job, job.attempts)
+    learned = {f"The user said: {text}" for text in texts[1:]}
+    assert set(living(store.space("ana"))) == learned | {NEAR, TEA, PINNED}
+
+
+@pytest.mark.parametrize("status", [401, 404, 429, 503])
+def test_unavailable_service_is_asked_once_in_an_attempt(
+    store: Store, moody: Moody, status: int
+) -> None:
+    """Another question would not help: leaving out the turns before it costs a call."""
+    session = store.space("ana").session("chat")
+    session.append_many([user(STATEMENT), reply("I see.")])
+    store.run_pending_jobs()
+    moody.misbehave("extract", Status(status))
+    moody.asked.clear()
+    session.append(user("Ophelia keeps hens"))
+    store.run_pending_jobs()
+    assert moody.asked == ["extract"]
 
 
 # -- asked what the facts change ------------------------------------------------------------------

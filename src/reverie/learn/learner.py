@@ -309,14 +309,7 @@ def _learn_by_model(runtime: Runtime, claim: Claim, turn: UserTurn) -> None:
 def _ask_and_apply(
     runtime: Runtime, claim: Claim, turn: UserTurn, model: ChatModel, budget: CallBudget
 ) -> None:
-    facts = prompts.extract_facts(
-        model,
-        turn.own.text_with_omission,
-        turn.earlier,
-        fact_chars=runtime.settings.fact_chars,
-        stated=turn.own.text,
-        before_call=budget.spend,
-    )
+    facts = _extract_facts(runtime, turn, model, budget)
     if turn.explicit and not facts:
         # The user asked for something to be remembered, so an empty answer is not accepted.
         _learn_by_rules(runtime, claim, turn)
@@ -335,6 +328,32 @@ def _ask_and_apply(
         ):
             return
     raise StalePlan("memories kept changing while a turn was learned from")
+
+
+def _extract_facts(
+    runtime: Runtime, turn: UserTurn, model: ChatModel, budget: CallBudget
+) -> list[Fact]:
+    """Ask for the facts of a turn, and once more without the turns before it if that is refused.
+
+    What the service refuses may be in an earlier turn: this one is not lost for it.
+    """
+
+    def ask(earlier: Sequence[tuple[str, str]]) -> list[Fact]:
+        return prompts.extract_facts(
+            model,
+            turn.own.text_with_omission,
+            earlier,
+            fact_chars=runtime.settings.fact_chars,
+            stated=turn.own.text,
+            before_call=budget.spend,
+        )
+
+    try:
+        return ask(turn.earlier)
+    except ModelFailed as error:
+        if not (error.refused and turn.earlier) or budget.is_spent:
+            raise
+    return ask(())
 
 
 def _plan_by_model(

@@ -57,6 +57,10 @@ _VARIABLE = re.compile(r"`([A-Z][A-Z0-9]*_[A-Z0-9_]+)`")
 _MACHINE_HEADERS = "x-stainless-"
 _ACCOUNT_HEADERS = ("openai-organization", "openai-project")
 
+# With these statuses a service refuses what it is asked, and not who asks, where or how often.
+_REFUSALS = frozenset((400, 413, 422))
+_FILTERED = "the service's content filter stopped the answer"
+
 Result = TypeVar("Result")
 
 
@@ -149,7 +153,8 @@ class PydanticAIModel:
             # Some services refuse a schema: from now on only the instructions hold it.
             self._without_schema = True
         # Without a cause: the service's own words may hold the key or the question.
-        raise ModelFailed(f"{self._label} {self._describe_failure(error)}")
+        problem = f"{self._label} {self._describe_failure(error)}"
+        raise ModelFailed(problem, refused=_is_refusal(error))
 
     async def _run_agent(
         self, instructions: str, question: str, shape: type[Answer], hooks: dict[str, Any]
@@ -381,7 +386,7 @@ def _response_text(response: ModelResponse) -> str:
     if response.finish_reason == "length":
         raise _InvalidAnswer("the answer was cut off because it is too long")
     if response.finish_reason == "content_filter":
-        raise _InvalidAnswer("the service's content filter stopped the answer")
+        raise _InvalidAnswer(_FILTERED)
     if response.tool_calls:
         raise _InvalidAnswer("there are no tools to call")
     text = response.text or ""
@@ -452,6 +457,14 @@ def _status_problem(status: int) -> str | None:
     if status >= 400:
         return f"refused (HTTP {status}): check model and model_base_url"
     return None
+
+
+def _is_refusal(error: BaseException | None) -> bool:
+    """Whether a service refused the text of a question, so that it may answer another one."""
+    return _http_status(error) in _REFUSALS or any(
+        isinstance(each, _InvalidAnswer) and each.problem == _FILTERED
+        for each in _exception_chain(error)
+    )
 
 
 @cache
