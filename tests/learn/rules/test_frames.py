@@ -72,6 +72,13 @@ SEVERAL = [
         "My sister Mia comes along. Remember that she sings off-key.",
         ["The user's sister is Mia", "Mia sings off-key"],
     ),
+    ("Tom came by. Remember that he likes tea.", ["Tom likes tea"]),
+    ("Olu just called. Please remember that she eats no meat.", ["Olu eats no meat"]),
+    ("Eva visits us on Friday. Remember that her knee hurts.", ["Eva's knee hurts"]),
+    ("Jo is ill. Remember that she hates cats.", ["Jo hates cats"]),
+    ("Ben is diabetic. Remember that he likes cake.", ["Ben likes cake"]),
+    ("Eva lives upstairs. Remember that she eats no meat.", ["Eva eats no meat"]),
+    ("Dad came by. Remember that he likes tea.", ["The user's dad likes tea"]),
 ]
 
 
@@ -92,6 +99,24 @@ PRONOUNS = """
 def test_pronoun_without_its_one_person_teaches_nothing_of_anybody(text: str) -> None:
     known = {"The user's sister is Mia", "The user's son has a friend named Max"}
     assert {each.content for each in extract_statements(text)} <= known
+
+
+# The one who is meant is not named, or it is open which of two.
+NOBODY_NAMED = """
+    Paris was great. | Paris is next. | Tesla is late. | Tesla called. | Netflix visited us.
+    Friday came round. | Amazon called. | Christmas came round. | Traffic was bad. | Berlin rocks.
+    Plumber came by. | Neighbours came by. | Somebody called. | Dinner is here. | Spring came along.
+    Tom and Anna came by. | Tom met Anna. | Tom came by with Anna. | Tom visited us with Anna.
+    Tom called my boss. | Tom came by. It rained. | I saw Tom in Paris. | The plumber came by.
+    Tom visited his brother. | Did Tom come by? | BMW called. | Dr came by. | Nobody came by.
+    Has Tom called? | Then Tom called. | Had Tom called, I'd know. | Call Tom.
+"""
+
+
+@cases_in_one_test("before", [each.strip() for each in NOBODY_NAMED.replace("\n", "|").split("|")])
+def test_pronoun_of_a_request_is_not_resolved_without_one_person_named(before: str) -> None:
+    for wish in ("Remember that he likes tea.", "Remember that she eats no meat."):
+        assert extract_statements(f"{before} {wish}") == []
 
 
 IDIOMS = """

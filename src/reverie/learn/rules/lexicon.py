@@ -76,6 +76,22 @@ MALE = words("""
     granddad grandson godson godfather stepson stepfather stepdad stepbrother half-brother
     brother-in-law father-in-law son-in-law landlord boy
 """)
+# They call and come round as people do, but are none.
+NOT_PEOPLE = words("""
+    amazon apple disney facebook fedex ikea lufthansa microsoft netflix nokia oracle paypal ryanair
+    samsung santa siemens sony spotify telekom twitter uber ups verizon visa vodafone whatsapp
+    zalando spring summer autumn winter christmas easter eid diwali hanukkah ramadan halloween
+    thanksgiving passover dr mr mrs ms mx prof mail post lunch dinner breakfast rain snow customs
+    police security support sales marketing hr
+""")
+# Written with a capital letter before a name because a sentence starts with them: "Then Tom".
+OPENERS = words("""
+    after again afterwards actually although apparently are as because before can could did do does
+    earlier even eventually finally fortunately had has have hopefully if instead is let luckily
+    meanwhile may might must often once only possibly presumably probably really recently should
+    since sometimes soon strangely suddenly surprisingly then though unless until usually was were
+    whenever whether while will would
+""")
 
 # -- what somebody is -----------------------------------------------------------------------------
 

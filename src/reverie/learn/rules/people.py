@@ -40,6 +40,22 @@ _SOMEBODY = ignoring_case(
     r"(?<!is )(?<!'s )(?<!am )(?<!'m )(?<!was )\b(?:an?|the|his|her|their|another|some)\s"
 )
 _VERB_AFTER_NAME = re.compile(r" (?:is|was|has|will|[a-z]{2,12}s)\b")
+# What only a person is or does: "Paris was great" and "Netflix works" name nobody.
+_TRAIT = "|".join(sorted(lexicon.DIETS | lexicon.HEALTH_TRAITS | lexicon.MARITAL_STATES))
+_LIKE_A_PERSON = ignoring_case(
+    r" (?:(?:just|also|often|always|sometimes|finally|will) )?(?:"
+    r"(?:came|comes?|is coming|was coming) (?:by|over|round|around|along|to (?:see|visit|stay|"
+    r"dinner|lunch|tea))|(?:drop(?:s|ped)?|stop(?:s|ped)?|pop(?:s|ped)?) (?:by|in|over|round)|"
+    r"(?:visit|call|phone)(?:s|ed|d)?|rang|texted|(?:is|was) visiting|"
+    r"lives|studies|teaches|eats|drinks|likes|loves|hates|prefers|speaks|plays|"
+    r"(?:stay|stays|stayed|is staying|moved in) with (?:us|me)|(?:join|help|invite)(?:s|ed|d)? "
+    rf"(?:us|me)|met (?:us|me)|got (?:married|engaged|divorced)|is (?:ill|sick|{_TRAIT}))\b"
+)
+_NO_NAMES = (
+    KINDS | _PLURALS | lexicon.OCCUPATIONS | lexicon.MAKES | lexicon.BUSINESSES | lexicon.NOT_PEOPLE
+)
+# "In Paris" speaks of nobody.
+_CAPITALISED = re.compile(r"(?<!\bin )\b[A-Z]")
 _PRONOUN = ignoring_case(r"(?:(?P<she>she|her)|(?P<he>he|his)|(?P<they>they|their))(?=[\s'])")
 _POSSESSIVE = ignoring_case(r"(?:her|his|their)$")
 # "My cousin Leila's studying law", "our dog Nala's a rescue".
@@ -150,6 +166,8 @@ class Mentions:
 
     seen: dict[Person, int] = field(default_factory=dict)
     strangers: dict[Person, int] = field(default_factory=dict)
+    # Of the strangers, those who are people beyond doubt.
+    certain: set[Person] = field(default_factory=set)
     sentence: int = 0
 
     def read(self, sentence: str) -> None:
@@ -161,8 +179,23 @@ class Mentions:
         for other in _SOMEBODY.finditer(sentence):
             if found := read_kin(sentence[other.end() : other.end() + 80]):
                 self.strangers[found[0]] = self.sentence
-        if (named := parse_person(sentence, most_words=2)) and _VERB_AFTER_NAME.match(named.rest):
-            self.strangers[Person("acquaintance", named.value)] = self.sentence
+                self.certain.add(found[0])
+        if named := parse_person(sentence, most_words=2):
+            self._read_named(named.value, named.rest)
+
+    def _read_named(self, name: str, rest: str) -> None:
+        """Note who a sentence starts with, and if a person does, who else it names."""
+        kin = _OWN_FAMILY.get(name)
+        person = Person(kin) if kin else Person("acquaintance", name)
+        if _LIKE_A_PERSON.match(rest):
+            if kin or _is_name(name) and not rest.endswith("?"):
+                self.certain.add(person)
+            for capital in _CAPITALISED.finditer(rest):
+                if other := parse_person(rest[capital.start() : capital.start() + 80]):
+                    self.strangers[Person("acquaintance", other.value)] = self.sentence
+        elif not _VERB_AFTER_NAME.match(rest):
+            return
+        self.strangers[person] = self.sentence
 
     def add(self, person: Person) -> None:
         """Note that the current sentence speaks of somebody."""
@@ -177,7 +210,7 @@ class Mentions:
     def by_pronoun(self, pronoun: re.Match[str], strangers: bool = False) -> Person | None:
         """Return the one person of this or the previous sentence whom a pronoun can mean.
 
-        ``strangers``: also somebody who was only named, not as one of the user's own people.
+        ``strangers``: also somebody who is not one of the user's own people, if certain.
         """
         found = [
             person
@@ -189,9 +222,18 @@ class Mentions:
         kinds = {each.kind for each in named.values()}
         others = [each for each in found if not each.name and each.kind not in kinds]
         candidates = [*named.values(), *others]
-        if len(candidates) != 1 or not (strangers or candidates[0] in self.seen):
+        if len(candidates) != 1:
             return None
-        return candidates[0]
+        known = candidates[0] in self.seen or strangers and candidates[0] in self.certain
+        return candidates[0] if known else None
+
+
+def _is_name(words: str) -> bool:
+    """Whether what a sentence starts with is a name: "Plumber" and "Then Tom" are none."""
+    small = words.lower()
+    first = small.partition(" ")[0]
+    is_opener = first != small and first in lexicon.OPENERS
+    return not is_opener and _NO_NAMES.isdisjoint((small, small.removesuffix("s")))
 
 
 def find_pronoun(text: str, mentions: Mentions) -> tuple[re.Match[str], Person | None] | None:
