@@ -55,6 +55,15 @@ def test_remember_file_of_a_changed_file_adds_a_version(space: Space, document: 
     assert space.history(first.id)[-1].reason == "the document changed"
 
 
+def test_text_of_a_document_remembered_on_purpose_is_another_memory(
+    space: Space, document: Path
+) -> None:
+    """The memory of a document follows its file, and would lose what was remembered."""
+    made = space.remember_file(document)
+    own = space.remember(made.content, kind="note", category="document")
+    assert own.id != made.id
+
+
 def test_document_is_never_in_the_profile(store: Store, document: Path) -> None:
     space = store.space("ana")
     memory = space.remember_file(document)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import string
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -199,7 +200,7 @@ def test_unless_known_refuses_a_second_statement_about_the_same(space: Space) ->
     assert caught.value.existing == first
     assert first.id in str(caught.value)
     assert len(space.memories()) == 1
-    for content, category in (("Alec likes tea", "person"), ("Alec is my boss", "project")):
+    for content, category in (("Alec likes tea", "person"), ("Alec was my boss", "project")):
         space.remember(content, category=category, subject="Alec Smith", unless_known=True)
     assert len(space.memories()) == 3
 
@@ -227,19 +228,111 @@ def test_same_text_remembered_again_is_the_same_memory(space: Space) -> None:
     "other",
     [
         {"kind": "note"},
-        {"category": "person"},
         {"subject": "Eva"},
-        {"subject": None},
         {"happened_at": "2026-01-02"},
+        {"valid_from": "2025-06-01"},
+        {"valid_from": None, "valid_to": "2025-01-01"},
         {"metadata": {"run": 2}},
     ],
 )
 def test_same_text_about_something_else_is_another_memory(
     space: Space, other: dict[str, Any]
 ) -> None:
-    given: dict[str, Any] = {"subject": "Bob", "happened_at": "2026-01-01", "metadata": {"run": 1}}
+    given: dict[str, Any] = {
+        "subject": "Bob",
+        "happened_at": "2026-01-01",
+        "valid_from": "2025-05-01",
+        "metadata": {"run": 1},
+    }
     first = space.remember("likes jazz", **given)
     assert space.remember("likes jazz", **(given | other)).id != first.id
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        {"content": "Alec is my boss"},
+        {"content": "Alec is my boss", "category": "work"},
+        {"content": "Alec is my boss", "category": "person"},
+        {"content": "Alec  is my\tboss "},
+        {"content": "alec is my boss."},
+        {"content": "ALEC IS MY BOSS", "subject": " ALEC  smith", "happened_at": "2025-01-01"},
+    ],
+)
+def test_same_text_in_other_letters_or_with_other_labels_is_the_same_memory(
+    space: Space, again: dict[str, Any]
+) -> None:
+    first = space.remember(
+        "Alec is my boss", category="person", subject="Alec Smith", tags=["work"]
+    )
+    touched = space.remember(**again)
+    assert (touched.id, touched.version, space.count()) == (first.id, 2, 1)
+    kept = (touched.content, touched.category, touched.subject, touched.tags)
+    assert kept == ("Alec is my boss", "person", "Alec Smith", ("work",))
+    assert space.memories() == [touched] == [space.get(first.id)]
+    assert space.profile().count("boss") == 1
+
+
+def test_repeated_text_adds_what_the_memory_lacked(store: Store) -> None:
+    space = store.space("s")
+    first = space.remember("Alec is my boss")
+    touched = space.remember(
+        "alec is my boss.",
+        category="person",
+        subject="Alec",
+        happened_at="2025-02-01",
+        valid_from="2025-02-01",
+        valid_to="2099-01-01",
+    )
+    assert (touched.id, touched.content) == (first.id, "Alec is my boss")
+    assert (touched.category, touched.subject) == ("person", "Alec")
+    assert touched.happened_at == touched.valid_from != touched.valid_to is not None
+    assert space.memories(subject="Alec", category="person") == [touched]
+    assert space.memories(as_of=1) == [first]
+    again = space.remember("Alec is my boss")
+    assert again == replace(touched, version=3, updated_at=again.updated_at)
+    assert store.verify().ok
+
+
+def test_repeated_text_touches_the_memory_with_the_same_labels(space: Space) -> None:
+    about = [None, "Bob", "Eva"]
+    made = {each: space.remember("likes jazz", subject=each).id for each in ("Bob", "Eva")}
+    made[None] = space.remember_separately("likes jazz", key=None).id  # type: ignore[index]
+    space.remember_separately("likes jazz", key=None, category="music")
+    for each in about:
+        assert space.remember("likes jazz", subject=each).id == made[each]  # type: ignore[index]
+
+
+def test_same_text_said_of_now_is_another_memory_than_one_of_another_time(space: Space) -> None:
+    ended = space.remember("lives in Oslo", valid_to="2020-01-01")
+    again = space.remember("lives in Oslo")
+    assert (again.id != ended.id, again.valid_to) == (True, None)
+    coming = space.remember("lives in Rome", valid_from="2099-01-01")
+    assert space.remember("lives in Rome").id != coming.id
+    left = space.remember("lives in Kyiv", valid_to="2025-01-01")
+    assert space.remember("lives in Kyiv", valid_from="2025-02-01").id != left.id
+
+
+def test_repeated_text_completes_the_time_in_which_it_held(space: Space) -> None:
+    first = space.remember("lives in Oslo")
+    space.remember("lives in Oslo", valid_from="2015-01-01")
+    ended = space.remember("lives in Oslo", valid_to="2020-01-01")
+    assert (ended.id, ended.version, space.count()) == (first.id, 3, 1)
+    assert None not in (ended.valid_from, ended.valid_to)
+
+
+def test_words_that_differ_in_more_than_case_are_another_memory(space: Space) -> None:
+    texts = ["trinkt in Maßen", "trinkt in Massen", "has 10² hens", "has 102 hens", "is it late"]
+    texts += ["is it late?", "likes C", "likes C#"]
+    assert len({space.remember(text).id for text in texts}) == len(texts)
+
+
+def test_notes_are_the_same_only_when_written_the_same(space: Space) -> None:
+    first = space.remember("def Run():\n    pass", kind="note")
+    assert space.remember("def run():\n    pass", kind="note").id != first.id
+    assert space.remember("def Run():\n  pass", kind="note").id != first.id
+    touched = space.remember("def Run():\n    pass", kind="note", category="code")
+    assert (touched.id, touched.category) == (first.id, "code")
 
 
 def test_same_text_is_another_memory_for_another_owner_or_session(store: Store) -> None:

@@ -89,6 +89,14 @@ def test_remember_many_touches_what_is_known_and_tells_what_is_related(space: Sp
     assert [each.id for each in tea.related] == [known.id]
 
 
+def test_remember_many_compares_the_items_with_each_other(space: Space) -> None:
+    made = space.remember_many(
+        ["Alec is my boss", {"content": "alec is  my boss.", "subject": "Alec"}, "Alec likes tea"]
+    )
+    assert made[0].id == made[1].id != made[2].id
+    assert [(each.version, each.subject) for each in made] == [(1, None), (2, "Alec"), (1, None)]
+
+
 def test_remember_many_of_a_session_names_its_latest_event(space: Space) -> None:
     chat = space.session("chat")
     chat.append({"role": "user", "content": "look at the oars"})

@@ -208,7 +208,7 @@ class Model(RuleBasedStateMachine):
         target=ids,
         who=OWNERS,
         words=st.lists(st.sampled_from(WORDS), min_size=1, max_size=3),
-        category=st.sampled_from(["a", "B c"]),
+        category=st.sampled_from(["a", "B c", "general"]),
         subject=st.sampled_from([None, None, "Alec", "Mina"]),
         tags=st.lists(st.sampled_from(["x", "y"]), unique=True),
         key=st.sampled_from([None, "k1", "k2"]),
@@ -238,18 +238,26 @@ class Model(RuleBasedStateMachine):
                 call_changed = self.handle(who).remember(content + " other", key=key)
                 assert call_changed is None
             return multiple()
-        about = [
+        alive = [state for state in log.at(who[1], len(log.lines)) if not state.forgotten]
+        alive.sort(key=lambda state: -log.first_position(state.id))
+        same = [
             state
-            for state in log.at(who[1], len(log.lines))
-            if not state.forgotten and state.subject == subject
+            for state in alive
+            if state.content == content
+            and (None in (subject, state.subject) or subject == state.subject)
         ]
-        about.sort(key=lambda state: -log.first_position(state.id))
-        same = [state for state in about if (state.category, state.content) == (slug, content)]
+        same.sort(key=lambda state: (state.subject != subject, state.category != slug))
         memory = call()
         if same:
-            # The same text is the same memory, with the tags of both.
-            union = tuple(dict.fromkeys((*same[0].tags, *memory.tags)))
-            assert shape(memory) == replace(same[0], version=same[0].version + 1, tags=union)
+            # The same text is the same memory, with the labels of both.
+            expected_state = replace(
+                same[0],
+                version=same[0].version + 1,
+                category=slug if same[0].category == "general" else same[0].category,
+                subject=same[0].subject or subject,
+                tags=tuple(dict.fromkeys((*same[0].tags, *memory.tags))),
+            )
+            assert shape(memory) == expected_state
             assert set(memory.tags) == {*same[0].tags, *tags}
             self.append(who, "revise", shape(memory))
         else:
@@ -258,8 +266,12 @@ class Model(RuleBasedStateMachine):
             assert shape(memory) == replace(state, tags=memory.tags)
             self.append(who, "remember", shape(memory))
         own = [each.id for each in memory.related if each.user == memory.user]
-        expected = [state.id for state in about if state.id != memory.id]
-        assert own == (expected[: len(own)] if subject is not None else [])
+        others = [
+            state.id
+            for state in alive
+            if state.subject == memory.subject is not None and state.id != memory.id
+        ]
+        assert own == others[: len(own)]
         if key is not None:
             self.keys[who, key] = (call, memory)
         return memory.id

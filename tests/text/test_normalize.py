@@ -15,6 +15,7 @@ from reverie.text.normalize import (
     require_name,
     require_utf8,
     subject_key,
+    text_key,
 )
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
@@ -145,3 +146,20 @@ def test_require_name_refuses_values_that_are_no_text() -> None:
     not_text: Any = 7
     with pytest.raises(InvalidInput, match="the space must be text, not int"):
         require_name(not_text, "the space", 64)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "equal"),
+    [
+        ("Alec is my boss", " alec  IS\nmy boss. ", True),
+        ("Café", "cafe\u0301.", True),
+        ("wait", "wait..", False),
+        ("is it", "is it?", False),
+        ("in Maßen", "in Massen", False),
+        ("10²", "102", False),
+    ],
+)
+def test_text_key_ignores_case_white_space_and_the_final_full_stop(
+    one: str, other: str, equal: bool
+) -> None:
+    assert (text_key(one) == text_key(other)) is equal

@@ -23,7 +23,7 @@ from reverie.protocols import Owner, Row, Transaction
 from reverie.text.analyzer import ANALYZER_IDENTITY
 from reverie.text.messages import PARSER_VERSION
 from reverie.text.metadata import metadata_scalars
-from reverie.text.normalize import subject_key
+from reverie.text.normalize import subject_key, text_key
 from reverie.text.passages import OVERLAP_CHARS, PASSAGE_CHARS
 from reverie.text.speech_acts import ACTS_VERSION
 
@@ -34,7 +34,7 @@ MAX_OF_CONTENT = 1_000
 # The rules that the index was made with: an index of other rules is rebuilt.
 INDEX_VERSION = (
     f"{ANALYZER_IDENTITY}, passages {PASSAGE_CHARS}/{OVERLAP_CHARS}/{MAX_COUNTED}, "
-    f"{PARSER_VERSION}, memories 2, labels 1, acts {ACTS_VERSION}"
+    f"{PARSER_VERSION}, memories 3, labels 1, acts {ACTS_VERSION}"
 )
 # Stands in for INDEX_VERSION while the index is rebuilt. No version of Reverie accepts it, so none
 # writes until the rebuild is done; if that is killed, the next open starts it again.
@@ -336,8 +336,9 @@ def memory_row(
 
 
 def content_hash(content: str) -> int:
-    """Return the hash by which memories with this content are looked up; others may share it."""
-    digest = hashlib.blake2b(content.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    """Return the hash by which memories with this text are looked up; others may share it."""
+    key = text_key(content).encode("utf-8", "surrogatepass")
+    digest = hashlib.blake2b(key, digest_size=8).digest()
     return int.from_bytes(digest, "big", signed=True)
 
 
@@ -559,7 +560,7 @@ def has_private_memory(tx: Transaction, owner: Owner, session: str) -> bool:
 
 
 def find_by_content(tx: Transaction, owner: Owner, content: str, now: int) -> list[MemoryRow]:
-    """The memories that may have exactly this content, the newest first.
+    """The memories that may have this content, compared by ``text_key``, the newest first.
 
     Only those that are neither forgotten nor expired.
     """

@@ -220,13 +220,15 @@ class Space:
         """Remember one thing. Returns once it is on disk.
 
         The result has the other memories of its subject in ``related``. Remembering the same text
-        again adds a version to the same memory, with the later ``source``; the history has both,
-        and in a reason the source of a less trusted author. With ``unless_known``, SubjectExists is
-        raised if a memory of this category and subject already says something similar. The same
-        ``key`` with the same arguments returns the first result. ``metadata`` is any JSON object of
-        up to 16 KiB. ``valid_from`` and ``valid_to`` (exclusive) say when it is true. ``private``
-        needs the handle of a session: only that session recalls the memory. Through such a handle
-        the ``origin`` is the session's latest event, unless it is given.
+        again, but for case, white space and a final full stop, adds a version to the same memory,
+        with the labels that it lacked and the later ``source``: it keeps its text, its subject and
+        a category other than the default. The history has both sources, that of a less trusted
+        author in a reason. Another subject or time makes another memory. With ``unless_known``,
+        SubjectExists is raised if a memory of this category and subject already says something
+        similar. The same ``key`` with the same arguments returns the first result. ``metadata`` is
+        any JSON object of up to 16 KiB. ``valid_from`` and ``valid_to`` (exclusive) say when it is
+        true. ``private`` needs the handle of a session: only that session recalls the memory.
+        Through such a handle the ``origin`` is the session's latest event, unless it is given.
         """
         validate.check_key(key)
         if private and self._author.scope.session is None:

@@ -48,6 +48,17 @@ def subject_key(subject: str | None) -> str | None:
     return " ".join(nfkc_casefold(subject).split()) or None
 
 
+def text_key(text: str) -> str:
+    """The form in which two texts are compared: without case, white space and a final full stop.
+
+    Not case-folded and not NFKC, which make "Massen" of "Maßen" and 102 of 10².
+    """
+    folded = one_line(text).lower()
+    if not folded.isascii():
+        folded = unicodedata.normalize("NFC", folded)
+    return folded.removesuffix(".").rstrip()
+
+
 def replace_surrogates(text: str) -> str:
     """Replace lone surrogates, which UTF-8 cannot encode, by ``?``; the length stays."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()

@@ -10,7 +10,7 @@ from reverie.agenda import jobs
 from reverie.dates import optional_ms
 from reverie.engine import index, index_check, log, sessions
 from reverie.engine.index import MemoryRow
-from reverie.engine.index_text import Labels
+from reverie.engine.index_text import DEFAULT_CATEGORY, Labels
 from reverie.engine.log import LogEntry
 from reverie.errors import (
     InvalidInput,
@@ -24,7 +24,7 @@ from reverie.model import TRUSTS, ErasureReport, Memory, Op, Origin, Trust
 from reverie.protocols import Clock, Owner, Transaction
 from reverie.text.analyzer import analyse
 from reverie.text.metadata import MAX_METADATA_BYTES, metadata_bytes, to_canonical
-from reverie.text.normalize import require_name, subject_key
+from reverie.text.normalize import require_name, subject_key, text_key
 from reverie.text.tags import MAX_TAGS
 from reverie.write import owners, proposals, validate
 from reverie.write.runtime import Runtime
@@ -87,7 +87,8 @@ def remember_many(w: Writer, drafts: Sequence[Draft], stamp: WriteStamp) -> list
     taken, texts = set[str](), set[str]()
     for draft in drafts:
         own = stamp._replace(key=next(keys, None), origin=draft.origin or stamp.origin)
-        if draft.text.content in texts:
+        text = text_key(draft.text.content)
+        if text in texts:
             # It may be the same memory as one that is to be added.
             states += w.add_memories(waiting)
             waiting, texts = [], set()
@@ -96,7 +97,7 @@ def remember_many(w: Writer, drafts: Sequence[Draft], stamp: WriteStamp) -> list
         if same is None:
             waiting.append(PendingMemory(w.new_memory_id(taken), draft, own))
             taken.add(waiting[-1].memory)
-            texts.add(draft.text.content)
+            texts.add(text)
         else:
             states += w.add_memories(waiting)
             waiting, texts = [], set()
@@ -123,49 +124,82 @@ def _repeated_batch(w: Writer, done: LogEntry, size: int) -> list[Memory]:
 
 
 def _find_same(w: Writer, draft: Draft) -> MemoryRow | None:
-    """Find the memory that says the same as a draft, about the same, of the same time."""
-    about = (draft.kind, draft.category, subject_key(draft.subject), draft.session)
-    places = index.find_by_content(w.tx, w.owner, draft.text.content, w.now())
-    alike = [
+    """Find the memory that says the same as a draft: the newest of those with the same labels.
+
+    Facts are compared by ``text_key``; notes, in which case and white space may matter, exactly.
+    """
+    key = subject_key(draft.subject)
+    places = [
         place
-        for place in places
-        if (place.kind, place.category, place.subject_key, place.session) == about
+        for place in index.find_by_content(w.tx, w.owner, draft.text.content, w.now())
+        if (place.kind, place.session) == (draft.kind, draft.session)
+        and (None in (key, place.subject_key) or key == place.subject_key)
     ]
+    places.sort(key=lambda place: (place.subject_key != key, place.category != draft.category))
     # A damaged entry is left out: it must not keep its text from being remembered again.
-    for place, entry in index_check.read_current_entries(w.tx, w.owner, alike):
+    for place, entry in index_check.read_current_entries(w.tx, w.owner, places):
         old = entry.state(w.user)
-        times = (old.happened_at, old.valid_from, old.valid_to)
-        same = old.content == draft.text.content and times == (
-            draft.happened_at,
-            draft.valid_from,
-            draft.valid_to,
-        )
-        if same and _can_merge(old, draft):
+        # The memory of a document changes with its file.
+        document = (entry.body or {}).get("document")
+        if document is None and _has_same_text(old, draft) and _can_merge(old, draft, w.now()):
             return place
     return None
+
+
+def _has_same_text(old: Memory, draft: Draft) -> bool:
+    content = draft.text.content
+    if old.kind == "note":
+        return old.content == content
+    return text_key(old.content) == text_key(content)
 
 
 def _forget_learned(w: Writer, draft: Draft) -> None:
     """Forget what says the same and was learned without a name: the draft takes its place.
 
-    A memory with a pin, tags or metadata that the draft lacks stays: a person added them.
+    A memory with a label, a time, a pin or metadata that the draft lacks stays.
     """
     for owner in owners.writable_owners(w.tx, w.author.scope):
         each = replace(w, owner=owner)
         same = None if owner == w.owner else _find_same(each, draft)
-        if same is None or same.pinned > draft.pinned:
-            continue
-        old = each.read_memory(same)
-        if {*old.tags} <= {*draft.tags} and old.metadata.keys() <= draft.metadata.keys():
+        if same is not None and _covers(draft, each.read_memory(same)):
             stamp = WriteStamp(reason=REMEMBERED_REASON)
             each.change_memory(same, "forget", stamp, lambda old, at: replace(old, forgotten_at=at))
 
 
-def _can_merge(old: Memory, draft: Draft) -> bool:
-    """Whether one memory can have the tags and metadata of both.
+def _covers(draft: Draft, old: Memory) -> bool:
+    """Whether a draft has everything that an old memory of the same text has."""
+    times = zip(_times(old), _times(draft), strict=True)
+    return (
+        old.pinned <= draft.pinned
+        and {*old.tags} <= {*draft.tags}
+        and old.metadata.keys() <= draft.metadata.keys()
+        and old.category in {DEFAULT_CATEGORY, draft.category}
+        and (old.subject is None or draft.subject is not None)
+        and all(mine is None or theirs is not None for mine, theirs in times)
+    )
 
-    Another value under a key tells two things apart, another key does not.
+
+def _times(of: Memory | Draft) -> tuple[int | None, int | None, int | None]:
+    return of.happened_at, of.valid_from, of.valid_to
+
+
+def _can_merge(old: Memory, draft: Draft, now: int) -> bool:
+    """Whether one memory can have the times, tags and metadata of both.
+
+    Another value of a time or under a key of the metadata tells two things apart, a value that
+    only one has does not. What is said without a time is said of now, and so it is not what has
+    ended or has yet to begin.
     """
+    if any(
+        None not in pair and pair[0] != pair[1]
+        for pair in zip(_times(old), _times(draft), strict=True)
+    ):
+        return False
+    _, begin, end = _merged_times(old, draft)
+    if begin is not None and end is not None and begin >= end:
+        return False
+    if draft.valid_from is None and draft.valid_to is None and not _holds_at(old, now):
+        return False
     both = old.metadata.keys() & draft.metadata.keys()
     if any(to_canonical(old.metadata[key]) != to_canonical(draft.metadata[key]) for key in both):
         return False
@@ -175,28 +209,48 @@ def _can_merge(old: Memory, draft: Draft) -> bool:
     )
 
 
+def _merged_times(old: Memory, draft: Draft) -> tuple[int | None, int | None, int | None]:
+    happened_at, valid_from, valid_to = (
+        theirs if mine is None else mine
+        for mine, theirs in zip(_times(old), _times(draft), strict=True)
+    )
+    return happened_at, valid_from, valid_to
+
+
+def _holds_at(memory: Memory, at: int) -> bool:
+    begin, end = memory.valid_from, memory.valid_to
+    return (begin is None or begin <= at) and (end is None or at < end)
+
+
 def _touch(w: Writer, place: MemoryRow, draft: Draft, stamp: WriteStamp) -> Memory:
     """Write a version of a memory that was remembered again, with what the draft adds to it.
 
-    The text is vouched for by the more trusted of both authors; a less trusted one adds nothing.
+    What the memory has stays: its text as it was written, its subject, and its category unless
+    that is the default. Of two categories that were chosen the first one stays, since the same text
+    of one kind is one memory, whatever it is filed under; ``revise`` changes it. The text is
+    vouched for by the more trusted of both authors; a less trusted one adds nothing.
     The later source counts. One that does not is named in the reason.
     """
     trust = w.author.trust
-    entry = index_check.read_current(w.tx, w.owner, place)
-    before = entry.state(w.user)
+    before = w.read_memory(place)
     is_less_trusted = less_trusted(before.trust, trust) == trust != before.trust
-    # A document is found again by its source.
-    keeps_source = is_less_trusted or "document" in (entry.body or {}) or draft.source is None
+    keeps_source = is_less_trusted or draft.source is None
     source = before.source if keeps_source else draft.source
 
     def altered(old: Memory, at: int) -> Memory:
         if is_less_trusted:
             return replace(old, updated_at=at)
         ends = (old.expires_at, draft.expires_at)
+        happened_at, valid_from, valid_to = _merged_times(old, draft)
         return replace(
             old,
+            category=draft.category if old.category == DEFAULT_CATEGORY else old.category,
+            subject=old.subject or draft.subject,
             tags=tuple(dict.fromkeys((*old.tags, *draft.tags))),
             metadata={**old.metadata, **draft.metadata},
+            happened_at=happened_at,
+            valid_from=valid_from,
+            valid_to=valid_to,
             pinned=old.pinned or draft.pinned,
             expires_at=None if None in ends else max(filter(None, ends)),
             source=source,
