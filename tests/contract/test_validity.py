@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from reverie import InvalidInput, KeyConflict, Space, Store
+from reverie.dates import to_iso
 from tests.conftest import DAY, FakeClock
 
 OSLO: dict[str, Any] = {
@@ -82,6 +83,28 @@ def test_valid_at_selects_what_held_then(space: Space) -> None:
     assert [hit.text for hit in found] == [OSLO["content"]]
     found = space.recall("where does the user live?", valid_at="2025-06-01", limit=1)
     assert [hit.text for hit in found] == [BERGEN["content"]]
+
+
+@pytest.mark.parametrize(
+    ("period", "expected"),
+    [("2023", OSLO), ("2023-05", OSLO), ("2024", BERGEN), ("2024-04", OSLO), ("2024-05", BERGEN)],
+)
+def test_valid_at_a_year_or_month_is_its_last_moment(
+    space: Space, period: str, expected: dict[str, Any]
+) -> None:
+    remember_both(space)
+    assert contents(space, period) == [expected["content"]]
+    assert space.count(valid_at=period) == 1
+    found = space.recall("where does the user live?", valid_at=period)
+    assert [hit.text for hit in found] == [expected["content"]]
+
+
+def test_valid_at_the_current_year_is_now(space: Space, clock: FakeClock) -> None:
+    year = to_iso(clock.now())[:4]
+    space.remember(**(BERGEN | {"valid_to": clock.now() + DAY}))
+    assert contents(space, year) == [BERGEN["content"]]
+    clock.step(DAY)
+    assert contents(space, year) == []
 
 
 def test_valid_at_finds_the_version_that_held_then(space: Space, clock: FakeClock) -> None:
