@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
 
 from reverie import Memory, Proposal, Space, Store
 from reverie.dates import to_iso
+from reverie.testing import ScriptedModel
 from tests.conftest import DAY, FakeClock, Stores
 from tests.messages import user
 
@@ -117,3 +121,68 @@ def test_validity_survives_a_proposal_its_import_and_its_acceptance(stores: Stor
     # Accepted before, and the same stay again: nothing is asked.
     say(source, "I lived in Oslo from 2020 to 2023.")
     assert source.space("ana").proposals() == []
+
+
+# -- by a model -----------------------------------------------------------------------------------
+
+SAID = "I lived in Oslo from 2020 to May 2023, and in Bergen since then."
+OSLO = {"content": "The user lived in Oslo", "category": "context", "subject": "home"}
+
+
+def learned_by_model(
+    stores: Stores, fact: Mapping[str, Any], *decisions: Mapping[str, Any], **settings: Any
+) -> Space:
+    answers = [{"facts": [fact]}, *({"decisions": [each]} for each in decisions)]
+    with ScriptedModel(answers) as model:
+        used = model.settings()
+        store = stores.open(
+            model=used.model,
+            model_base_url=used.model_base_url,
+            model_api_key="unused-key",
+            **settings,
+        )
+        if decisions:
+            store.space("ana").remember("The user lives in Bergen", subject="home")
+        return say(store, SAID)
+
+
+@pytest.mark.parametrize(
+    ("dates", "start", "end"),
+    [
+        (("2020", "2023-05"), "2020-01-01", "2023-06-01"),
+        (("2020-03-01", "2023-05-15"), "2020-03-01", "2023-05-15"),
+        (("2020", None), "2020-01-01", None),
+        (("last summer", "2023"), None, "2024-01-01"),
+        (("2023", "2020"), None, None),
+        ((2020, ["x"]), None, None),
+        ((None, "2023-13-45"), None, None),
+    ],
+)
+def test_model_says_from_when_to_when_a_fact_holds(
+    stores: Stores, dates: tuple[Any, Any], start: str | None, end: str | None
+) -> None:
+    space = learned_by_model(
+        stores, OSLO | dict(zip(("valid_from", "valid_to"), dates, strict=True))
+    )
+    assert validity(*space.memories()) == [("The user lived in Oslo", start, end)]
+
+
+@pytest.mark.parametrize("event", ["ADD", "UPDATE"])
+def test_past_fact_of_a_model_replaces_nothing(stores: Stores, event: str) -> None:
+    decision = {"event": event, "fact": 0, "id": 0 if event == "UPDATE" else None}
+    space = learned_by_model(stores, OSLO | {"valid_from": "2020", "valid_to": "2023"}, decision)
+    assert set(validity(*space.memories())) == {PAST, ("The user lives in Bergen", None, None)}
+
+
+def test_update_of_a_model_gets_the_time_of_its_fact(stores: Stores) -> None:
+    fact = {"content": "The user lives in Rome", "category": "context", "valid_from": "2023-05"}
+    space = learned_by_model(stores, fact, {"event": "UPDATE", "fact": 0, "id": 0})
+    assert validity(*space.memories()) == [("The user lives in Rome", "2023-05-01", None)]
+    assert space.memories()[0].version == 2
+
+
+def test_validity_of_a_model_survives_its_proposal(stores: Stores) -> None:
+    fact = OSLO | {"valid_from": "2020", "valid_to": "2023"}
+    space = learned_by_model(stores, fact, write_policy="ask")
+    (proposal,) = space.proposals()
+    assert validity(proposal, space.accept(proposal.id)) == [PAST, PAST]

@@ -373,13 +373,13 @@ def _plan_by_model(
 
 
 def _unreconciled(fact: Fact, turn: UserTurn, error: ModelFailed) -> PlannedChange:
+    start, end = fact.validity()
     return PlannedChange(
-        "ADD",
-        fact.content,
-        fact.category,
-        fact.subject,
+        *("ADD", fact.content, fact.category, fact.subject),
         explicit=turn.explicit,
         tags=(UNRECONCILED,),
+        valid_from=start,
+        valid_to=end,
         reason=f"not reconciled with what was known: {error}"[:500],
     )
 
@@ -414,19 +414,34 @@ def plan_by_decisions(
         assert decision.fact is not None
         fact = facts[decision.fact]
         if decision.event != "NONE":
-            content = decision.content or fact.content
-            planned.append(
-                PlannedChange(
-                    decision.event,
-                    content if len(content) <= fact_chars else fact.content,
-                    fact.category,
-                    fact.subject,
-                    target=target if decision.event == "UPDATE" else None,
-                    explicit=explicit or bool(replaces[decision.fact]),
-                    replaces=replaces[decision.fact],
-                )
-            )
+            change = _decided_change(decision, fact, target, fact_chars)
+            replaced = replaces[decision.fact]
+            planned.append(replace(change, explicit=explicit or bool(replaced), replaces=replaced))
     return planned
+
+
+def _decided_change(
+    decision: Decision, fact: Fact, target: Memory | None, fact_chars: int
+) -> PlannedChange:
+    """Turn the decision to add a fact, or to update a memory with it, into a change.
+
+    A fact that holds until some time must not take the place of what holds without an end.
+    """
+    start, end = fact.validity()
+    content = decision.content or fact.content
+    if decision.event == "ADD":
+        target = None
+    elif target is not None and target.valid_to is None and end is not None:
+        target, content = None, fact.content
+    return PlannedChange(
+        "ADD" if target is None else "UPDATE",
+        content if len(content) <= fact_chars else fact.content,
+        fact.category,
+        fact.subject,
+        target=target,
+        valid_from=start,
+        valid_to=end,
+    )
 
 
 def _find_similar(runtime: Runtime, owner: Owner, facts: Sequence[Fact]) -> list[Memory]:
