@@ -264,7 +264,7 @@ def _score_candidates(
     """The candidates with their scores, the best first."""
     if query.ranking.fusion == "evidence":
         return _score_by_evidence(query, hints, lists)
-    return iter(sorted(_score_by_fusion(query, lists), key=lambda scored: scored.order))
+    return iter(sorted(_score_by_fusion(query, hints, lists), key=lambda scored: scored.order))
 
 
 def _drop_excluded(query: Query, scored: Iterator[ScoredCandidate]) -> Iterator[ScoredCandidate]:
@@ -305,7 +305,7 @@ def _score_by_evidence(
         if pool is not None:
             pools.append((view, pool))
             origins |= {each.origin for each in pool.candidates if each.origin is not None}
-    _apply_hints(hints, [pool for _, pool in pools])
+    _apply_hints(hints, pools)
     by_pool, lenders = [], list[tuple[Origin, float]]()
     for view, pool in pools:
         lent = lenders if view.user is None else ()
@@ -364,34 +364,32 @@ def _build_pool(
     return recall_ranking.CandidatePool(candidates, numbers, retrieved, asked.matches, similar)
 
 
-def _apply_hints(hints: QueryHints, pools: Sequence[recall_ranking.CandidatePool]) -> None:
+def _apply_hints(
+    hints: QueryHints, pools: Sequence[tuple[View, recall_ranking.CandidatePool]]
+) -> None:
     """Mark the candidates that match the speaker or period of the query.
 
     A hint that no candidate matches is ignored. A memory has no speaker: it matches any.
     """
     by_speaker = [
         [c.session is not None and hints.asks_about(c.role, c.speaker) for c in pool.candidates]
-        for pool in pools
+        for _, pool in pools
     ]
     if any(map(any, by_speaker)):
-        for pool, speaker_match in zip(pools, by_speaker, strict=True):
+        for (_, pool), speaker_match in zip(pools, by_speaker, strict=True):
             is_memory = [candidate.session is None for candidate in pool.candidates]
             pool.speaker_match = np.array(speaker_match) | np.array(is_memory)
     period = hints.period
     if period is not None:
-        by_period = [
-            [
-                period.overlaps(candidate.valid_from, candidate.valid_to, candidate.at)
-                for candidate in pool.candidates
-            ]
-            for pool in pools
-        ]
+        by_period = [view.match_period(period, pool.candidates) for view, pool in pools]
         if any(map(any, by_period)):
-            for pool, period_match in zip(pools, by_period, strict=True):
+            for (_, pool), period_match in zip(pools, by_period, strict=True):
                 pool.period_match = np.array(period_match)
 
 
-def _score_by_fusion(query: Query, lists: Sequence[PassageScores]) -> list[ScoredCandidate]:
+def _score_by_fusion(
+    query: Query, hints: QueryHints, lists: Sequence[PassageScores]
+) -> list[ScoredCandidate]:
     """Fuse the lists of all views; each candidate gets the score of its best passage."""
     keyword = {(at, n): score for at, f in enumerate(lists) for n, score in f.by_keyword.items()}
     vector = {
@@ -419,6 +417,8 @@ def _score_by_fusion(query: Query, lists: Sequence[PassageScores]) -> list[Score
     candidates: list[ScoredCandidate] = []
     for at, found in enumerate(lists):
         view = found.asked.view
+        if hints.period is not None:
+            view.match_period(hints.period, found_candidates[at])
         for candidate in found_candidates[at]:
             first = candidate.first_passage
             of_candidate = [
