@@ -162,6 +162,31 @@ def test_recall_prefers_what_held_in_the_year_that_a_query_names(space: Space) -
             assert hit.text == expected["content"], (year, question)
 
 
+def test_recall_puts_what_is_over_after_what_is_true_now(space: Space) -> None:
+    oslo = OSLO | {"content": "I live in Oslo"}
+    bergen = BERGEN | {"content": "I live in Bergen"}
+    space.remember_many([bergen, oslo])  # type: ignore[list-item]
+    texts = [oslo["content"], bergen["content"]]
+    for limit in (1, 5):
+        found = space.recall("where do I live?", limit=limit, explain=True)
+        assert [hit.text for hit in found] == texts[::-1][:limit]
+    found = space.recall("where do I live?", ranking="rrf")
+    assert [hit.text for hit in found] == texts[::-1]
+    assert [hit.text for hit in space.recall("where did I live in 2023?")] == texts
+    (hit,) = space.recall("where do I live?", valid_at="2023")
+    assert hit.text == texts[0]
+
+
+def test_ended_fact_yields_its_score_only_to_an_answer(space: Space) -> None:
+    space.remember("Anna works at Acme", subject="Anna", valid_to="2024-01-01")
+    space.remember("Anna likes tea", subject="Anna")
+    found = space.recall("where does Anna work?", explain=True)
+    assert found[0].text == "Anna works at Acme" and "ended" not in found[0].parts
+    space.remember("Anna works at Equinor", subject="Anna")
+    found = space.recall("does Anna work at Acme or at Equinor?", explain=True)
+    assert [hit.text for hit in found[:2]] == ["Anna works at Equinor", "Anna works at Acme"]
+
+
 def test_recall_shows_the_version_of_the_year_that_a_query_names(space: Space) -> None:
     id = space.remember("I live in Oslo", valid_from="2020-01-01").id
     space.revise(id, "I live in Bergen", valid_from="2024-05-01")

@@ -180,7 +180,7 @@ class Space:
                 seen = self._visible_sessions(tx)
                 known = recall_as_of.items_at(tx, owners, seen, position, valid_at)
             query = replace(query, filter=replace(query.filter, alive_at=moment))
-            return recall.recall_as_of(self._runtime, known, query)
+            return recall.recall_as_of(self._runtime, known, query, valid_at)
         vector = recall.prepare_query_vector(self._runtime, query)
         with self._runtime.engine.read(allow_replica=True) as tx:
             owners = self._owners(tx)

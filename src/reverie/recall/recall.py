@@ -121,9 +121,11 @@ def recall_as_of(
     runtime: Runtime,
     known: Sequence[tuple[str | None, Sequence[AsOfItem]]],
     query: Query,
+    valid_at: int | None = None,
 ) -> list[Hit]:
     """Recall as of an earlier position: ``known`` are each owner's user and items then.
 
+    With ``valid_at`` they are what held at that time.
     As in the index, statistics are of all items of an owner; the filter only limits what is found.
     """
     query_vector = prepare_query_vector(runtime, query, local_only=True)
@@ -131,11 +133,15 @@ def recall_as_of(
         with runtime.engine.read() as tx:
             embeddings.require(tx, query_vector.embedder)
     views = [AsOfView(runtime, user, items, query.filter) for user, items in known]
-    return _recall(runtime, query, query_vector, views)
+    return _recall(runtime, query, query_vector, views, valid_at)
 
 
 def _recall(
-    runtime: Runtime, query: Query, query_vector: QueryVector, views: Sequence[View]
+    runtime: Runtime,
+    query: Query,
+    query_vector: QueryVector,
+    views: Sequence[View],
+    valid_at: int | None = None,
 ) -> list[Hit]:
     ranking = query.ranking
     hints = query_hints.parse_query(query.text)
@@ -158,8 +164,10 @@ def _recall(
             definition = hints.definition
         # A recall of an earlier moment is as recent then as its hits were.
         now = query.filter.alive_at or runtime.clock.now()
+        # A query that names a period may ask for what is over.
+        valid = None if hints.period is not None else now if valid_at is None else valid_at
         selected, enough = hits.select_hits(
-            scored, query, now, len(views), rerank_scores, definition
+            scored, query, now, len(views), rerank_scores, definition, valid
         )
         if enough or not truncated or candidate_limit >= MAX_CANDIDATES:
             break
