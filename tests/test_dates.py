@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from reverie import InvalidInput
 from reverie.dates import (
     Time,
+    last_moment,
     optional_ms,
+    parse_period,
     to_iso,
     to_ms,
 )
@@ -50,6 +52,36 @@ def test_to_ms_refuses_anything_else(wrong: object) -> None:
 def test_to_ms_of_none_is_none() -> None:
     assert optional_ms(None, "x") is None
     assert optional_ms(5, "x") == 5
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "following"),
+    [
+        ("2023", "2023-01-01", "2024-01-01"),
+        (" 2023-05 ", "2023-05-01", "2023-06-01"),
+        ("2023-12", "2023-12-01", "2024-01-01"),
+    ],
+)
+def test_parse_period_reads_a_year_and_a_month(text: str, first: str, following: str) -> None:
+    assert parse_period(text) == (to_ms(first, "x"), to_ms(following, "x"))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "2023-00", "2023-13", "0999", "3000", "23", "2023-05-01", "٢٠٢٣"]
+)
+def test_parse_period_reads_nothing_else(text: str) -> None:
+    assert parse_period(text) is None
+
+
+def test_last_moment_of_a_period_is_its_end_or_now() -> None:
+    now = to_ms("2026-06-15", "x")
+    assert last_moment("2023", "x", now) == to_ms("2024-01-01", "x") - 1
+    assert last_moment("2026", "x", now) == now
+    assert last_moment("2027-01", "x", now) == to_ms("2027-02-01", "x") - 1
+    assert last_moment("2023-05-01", "x", now) == to_ms("2023-05-01", "x")
+    assert last_moment(None, "x", now) is None
+    with pytest.raises(InvalidInput, match="x must be a time"):
+        last_moment("20", "x", now)
 
 
 @settings(derandomize=True, deadline=None)

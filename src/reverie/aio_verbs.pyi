@@ -270,8 +270,9 @@ class SpaceVerbs:
         the names in ``RANKINGS``, by default the handle's. ``since`` and ``until`` (exclusive)
         limit when something happened; ``where`` are conditions on metadata, tags and other fields.
         With ``valid_at`` only memories that were true at that time are found, in the version of
-        that time, and no events: when they were said is not when they are true. ``as_of`` is a
-        position of the log (an int) or a time: the recall finds what it would have found then. With
+        that time, and no events: when they were said is not when they are true. A year or month
+        ("2023", "2023-05") means its last moment, or now while it lasts. ``as_of`` is a position of
+        the log (an int) or a time: the recall finds what it would have found then. With
         ``note=False`` the recall is not logged.
         """
     async def get(self, id: str) -> Memory:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, date, datetime
 
 from reverie.errors import InvalidInput
@@ -14,6 +15,8 @@ MAX_MS = 253_402_300_799_999
 
 # The number of digits of the greatest position.
 MAX_POSITION_DIGITS = 18
+
+_YEAR_OR_MONTH = re.compile(r"([12][0-9]{3})(?:-(0[1-9]|1[0-2]))?")
 
 
 def to_ms(value: Time, what: str) -> int:
@@ -48,6 +51,30 @@ def to_ms(value: Time, what: str) -> int:
 def optional_ms(value: Time | None, what: str) -> int | None:
     """Convert like ``to_ms``, and leave None as it is."""
     return None if value is None else to_ms(value, what)
+
+
+def parse_period(text: str) -> tuple[int, int] | None:
+    """Return the first moment of a year or month such as 2023 or 2023-05, and of the next one.
+
+    None for any other text.
+    """
+    found = _YEAR_OR_MONTH.fullmatch(text.strip())
+    if found is None:
+        return None
+    year, month = int(found[1]), int(found[2] or 1)
+    following = (
+        date(year + 1, 1, 1) if found[2] is None else date(year + month // 12, month % 12 + 1, 1)
+    )
+    return to_ms(date(year, month, 1), "a period"), to_ms(following, "a period")
+
+
+def last_moment(value: Time | None, what: str, now: int) -> int | None:
+    """Convert like ``optional_ms``; a year or month is its last moment, or now while it lasts."""
+    period = parse_period(value) if isinstance(value, str) else None
+    if period is None:
+        return optional_ms(value, what)
+    start, end = period
+    return now if start <= now < end else end - 1
 
 
 def parse_as_of(value: str) -> int | str:

@@ -172,6 +172,10 @@ class Memory:
         default=(), repr=False, compare=False, metadata={"serialize": False}
     )
 
+    def has_ended(self, at: int) -> bool:
+        """Whether what it says was over at a time."""
+        return self.valid_to is not None and self.valid_to <= at
+
     def is_valid(self, at: int) -> bool:
         """Whether the memory is true at a time, in milliseconds UTC."""
         return (self.valid_from is None or self.valid_from <= at) and (
@@ -412,7 +416,8 @@ class Proposal:
     """A new fact that waits for somebody to accept or reject it.
 
     ``source`` names the model or the rules that proposed it. ``answer`` is None while it waits;
-    ``memory_id`` is the memory that an accepted proposal became.
+    ``memory_id`` is the memory that an accepted proposal became. It holds from ``valid_from`` until
+    ``valid_to``, if these are set.
     """
 
     id: str
@@ -424,6 +429,16 @@ class Proposal:
     proposed_at: int
     answer: Literal["accept", "reject"] | None = None
     memory_id: str | None = None
+    valid_from: int | None = None
+    valid_to: int | None = None
+
+    @property
+    def valid_from_time(self) -> datetime | None:
+        return optional_datetime(self.valid_from)
+
+    @property
+    def valid_to_time(self) -> datetime | None:
+        return optional_datetime(self.valid_to)
 
     @property
     def proposed_time(self) -> datetime:

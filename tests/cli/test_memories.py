@@ -133,7 +133,7 @@ def test_validity_is_given_revised_and_asked_for(reverie: CommandLine) -> None:
     assert shown["valid_from"] == "2020-03-01T00:00:00+00:00"
     assert shown["valid_to"] == "2024-05-01T00:00:00+00:00"
     assert "2024-05-01T00:00:00+00:00" in reverie.text("show", id)
-    for at, number in (("2023-01-01", 1), ("2024-06-01", 0)):
+    for at, number in (("2023-01-01", 1), ("2023", 1), ("2024-06-01", 0), ("2024-06", 0)):
         assert len(reverie.json("list", "--valid-at", at)["memories"]) == number
         assert len(reverie.json("recall", "live", "--valid-at", at)["hits"]) == number
     reverie.text("revise", id, "--valid-to", "")

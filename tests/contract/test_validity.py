@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from reverie import InvalidInput, KeyConflict, Space, Store
+from reverie.dates import to_iso
+from reverie.model import RankingName
 from tests.conftest import DAY, FakeClock
 from tests.messages import user
 
@@ -99,6 +101,28 @@ def test_valid_at_finds_no_events(space: Space, clock: FakeClock) -> None:
     assert [hit.kind for hit in space.recall("Rome", kinds=["event"])] == ["event"]
 
 
+@pytest.mark.parametrize(
+    ("period", "expected"),
+    [("2023", OSLO), ("2023-05", OSLO), ("2024", BERGEN), ("2024-04", OSLO), ("2024-05", BERGEN)],
+)
+def test_valid_at_a_year_or_month_is_its_last_moment(
+    space: Space, period: str, expected: dict[str, Any]
+) -> None:
+    remember_both(space)
+    assert contents(space, period) == [expected["content"]]
+    assert space.count(valid_at=period) == 1
+    found = space.recall("where does the user live?", valid_at=period)
+    assert [hit.text for hit in found] == [expected["content"]]
+
+
+def test_valid_at_the_current_year_is_now(space: Space, clock: FakeClock) -> None:
+    year = to_iso(clock.now())[:4]
+    space.remember(**(BERGEN | {"valid_to": clock.now() + DAY}))
+    assert contents(space, year) == [BERGEN["content"]]
+    clock.step(DAY)
+    assert contents(space, year) == []
+
+
 def test_valid_at_finds_the_version_that_held_then(space: Space, clock: FakeClock) -> None:
     id = space.remember("The user lives in Oslo", subject="home").id
     revised = space.revise(id, "The user lives in Bergen", valid_from="2024-05-01")
@@ -151,6 +175,99 @@ def test_recall_prefers_what_held_in_the_year_that_a_query_names(space: Space) -
         for question in ("where did I live in {}?", "my home in {}"):
             (hit,) = space.recall(question.format(year), limit=1)
             assert hit.text == expected["content"], (year, question)
+
+
+def test_recall_puts_what_is_over_after_what_is_true_now(space: Space) -> None:
+    oslo = OSLO | {"content": "I live in Oslo"}
+    bergen = BERGEN | {"content": "I live in Bergen"}
+    space.remember_many([bergen, oslo])  # type: ignore[list-item]
+    texts = [oslo["content"], bergen["content"]]
+    for limit in (1, 5):
+        found = space.recall("where do I live?", limit=limit, explain=True)
+        assert [hit.text for hit in found] == texts[::-1][:limit]
+    found = space.recall("where do I live?", ranking="rrf")
+    assert [hit.text for hit in found] == texts[::-1]
+    assert [hit.text for hit in space.recall("where did I live in 2023?")] == texts
+    (hit,) = space.recall("where do I live?", valid_at="2023")
+    assert hit.text == texts[0]
+
+
+def test_ended_fact_yields_its_score_only_to_an_answer(space: Space) -> None:
+    space.remember("Anna works at Acme", subject="Anna", valid_to="2024-01-01")
+    space.remember("Anna likes tea", subject="Anna")
+    found = space.recall("where does Anna work?", explain=True)
+    assert found[0].text == "Anna works at Acme" and "ended" not in found[0].parts
+    space.remember("Anna works at Equinor", subject="Anna")
+    found = space.recall("does Anna work at Acme or at Equinor?", explain=True)
+    assert [hit.text for hit in found[:2]] == ["Anna works at Equinor", "Anna works at Acme"]
+
+
+def test_recall_shows_the_version_of_the_year_that_a_query_names(space: Space) -> None:
+    id = space.remember("I live in Oslo", valid_from="2020-01-01").id
+    space.revise(id, "I live in Bergen", valid_from="2024-05-01")
+    (hit,) = space.recall("where did I live in 2023?")
+    assert (hit.id, hit.text) == (id, "I live in Oslo")
+    assert hit.memory is not None and hit.memory.version == 1
+    assert str(hit.memory.valid_from_time) == "2020-01-01 00:00:00+00:00"
+    assert str(hit.memory.valid_to_time) == "2024-05-01 00:00:00+00:00"
+    for query in ("where do I live?", "where did I live in 2024?", "where did I live in 2025?"):
+        assert [hit.text for hit in space.recall(query)] == ["I live in Bergen"]
+    names: tuple[RankingName, ...] = ("similarity", "weighted", "rrf", "diverse")
+    for name in names:
+        found = space.recall("where did I live in 2023?", ranking=name)
+        assert [hit.text for hit in found] == ["I live in Oslo"], name
+    assert space.get(id).content == "I live in Bergen"
+
+
+def test_context_shows_the_version_of_the_year_that_a_query_names(space: Space) -> None:
+    id = space.remember("I live in Oslo", valid_from="2020-01-01").id
+    space.revise(id, "I live in Bergen", valid_from="2024-05-01")
+    context = space.session("s").context("where did I live in 2023?", tokens=4_000)
+    assert "I live in Oslo (2020-01 until 2024-05)\n" in context.recalled
+    assert "I live in Bergen (since 2024-05)" in context.profile
+    assert "Oslo" not in space.session("s").context("where do I live?", tokens=4_000).system
+
+
+def test_revision_without_times_holds_from_when_it_was_written(
+    space: Space, clock: FakeClock
+) -> None:
+    id = space.remember("The user lives in Oslo", subject="home").id
+    year = to_iso(clock.now())[:4]
+    clock.step(800 * DAY)
+    space.revise(id, "The user lives in Bergen")
+    before = str(int(year) - 1)
+    assert [hit.text for hit in space.recall(f"home in {year}")] == ["The user lives in Oslo"]
+    # Nobody knew of it then: the first text may have been a mistake.
+    assert [hit.text for hit in space.recall(f"home in {before}")] == ["The user lives in Bergen"]
+
+
+@pytest.mark.parametrize("more", [{"happened_at": 1}, {}])
+def test_correction_of_an_event_is_not_undone_by_the_year_of_a_query(
+    space: Space, clock: FakeClock, more: dict[str, Any]
+) -> None:
+    year = to_iso(clock.now())[:4]
+    said = "" if more else f" in {year}"
+    id = space.remember(f"The trip to Rome{said} cost 300 euros", **more).id
+    clock.step(800 * DAY)
+    corrected = space.revise(id, f"The trip to Rome{said} cost 400 euros")
+    (hit,) = space.recall(f"what did the trip to Rome in {year} cost?")
+    assert hit.memory == corrected
+
+
+def test_version_of_a_year_obeys_filters_scope_and_erasure(store: Store) -> None:
+    space = store.space("s", user="ana")
+    id = space.remember("I live in Oslo", category="home", valid_from="2020-01-01").id
+    space.revise(id, "I live in Bergen", category="place", valid_from="2024-05-01")
+    query = "where did I live in 2023?"
+    assert [hit.text for hit in space.recall(query)] == ["I live in Oslo"]
+    assert [hit.text for hit in space.recall(query, category="place")] == ["I live in Bergen"]
+    assert space.recall(query, category="home") == []
+    assert store.space("s", user="bob").recall(query) == []
+    space.forget(id)
+    assert space.recall(query) == []
+    space.restore(id)
+    space.erase(id)
+    assert space.recall(query) == []
 
 
 def test_prompts_mark_what_no_longer_holds_newest_first(space: Space) -> None:

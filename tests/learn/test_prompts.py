@@ -217,6 +217,18 @@ def test_invalid_decisions_are_refused(decision: dict[str, Any], says: str) -> N
     assert says in refused(lambda: decided(decision))
 
 
+def test_decision_prompt_shows_the_dates_of_a_fact() -> None:
+    oracle = Oracle({"decisions": [{"event": "ADD", "fact": 0}, {"event": "ADD", "fact": 1}]})
+    facts = [
+        Fact(content="a", category="context", valid_from="2020", valid_to="2023"),
+        Fact(content="b", category="context", valid_from="soon", valid_to="2023"),
+    ]
+    reconcile_facts(oracle, facts, ["c"])
+    shown = json.loads(oracle.question)["facts"]
+    assert (shown[0]["valid_from"], shown[0]["valid_to"]) == ("2020", "2023")
+    assert "valid_from" not in shown[1] and shown[1]["valid_to"] == "2023"
+
+
 def test_second_decision_on_one_id_or_fact_is_refused() -> None:
     update = {"event": "UPDATE", "fact": 0, "id": 1}
     none = {"event": "NONE", "fact": 1, "id": 1}

@@ -92,7 +92,9 @@ WHERE_OPTION = click.option(
     '{"metadata.team": {"in": ["a", "b"]}}.',
 )
 VALID_AT_OPTION = click.option(
-    "--valid-at", metavar="TIME", help="Only memories true at this time, as they were then."
+    "--valid-at",
+    metavar="TIME",
+    help="Only memories true at this time (or 2023, 2023-05), as they were then.",
 )
 PENDING_NOTE = (
     "Pending: another process still reads pages with the erased text; a job removes them later "

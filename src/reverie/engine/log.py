@@ -325,6 +325,24 @@ def versions(tx: Transaction, owner: Owner, memory: str) -> list[LogEntry]:
     return versions_found
 
 
+def undamaged_versions(
+    tx: Transaction, owner: Owner, memories: Sequence[str]
+) -> dict[str, list[LogEntry]]:
+    """The versions of memories of this owner, the oldest first, without damaged ones."""
+    found: dict[str, list[LogEntry]] = {}
+    for i in range(0, len(memories), 500):
+        part = memories[i : i + 500]
+        for entry in log_rows.read_undamaged(
+            tx,
+            owner,
+            "FROM log WHERE space = ? AND owner = ? "
+            f"AND memory IN ({', '.join('?' * len(part))}) ORDER BY position",
+            (*owner, *part),
+        ):
+            found.setdefault(entry.memory, []).append(entry)
+    return found
+
+
 def has_versions(tx: Transaction, owner: Owner, memory: str) -> bool:
     """Whether the owner has, or had before it was erased, a memory with this id."""
     row = tx.one(

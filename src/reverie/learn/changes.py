@@ -20,7 +20,7 @@ from reverie.errors import ReverieError
 from reverie.learn import overtaken
 from reverie.learn.rules.own_words import OwnWords
 from reverie.learn.rules.statements import read_content, relation_of
-from reverie.model import Memory, Origin
+from reverie.model import Memory, Origin, Proposal
 from reverie.protocols import Owner, Transaction
 from reverie.text.analyzer import analyse
 from reverie.text.normalize import nfkc_casefold, one_line, subject_key
@@ -104,7 +104,8 @@ class PlannedChange:
 
     ``target`` is the memory to change, as it was when the plan was made. ``replaces`` are the ids
     of memories that the plan forgets in favour of this one. ``explicit``: the user asked for it.
-    ``doubt`` is why a person should confirm it, if they should.
+    ``doubt`` is why a person should confirm it, if they should. ``valid_from`` and ``valid_to`` are
+    from when to when the content holds, if the turn says so.
     """
 
     event: Literal["ADD", "UPDATE", "DELETE"]
@@ -117,6 +118,14 @@ class PlannedChange:
     reason: str | None = None
     replaces: tuple[str, ...] = ()
     doubt: str | None = None
+    valid_from: int | None = None
+    valid_to: int | None = None
+
+    def fact(self, source: str) -> ProposedFact:
+        """Return what it would remember, learned with ``source``."""
+        return ProposedFact(
+            self.content, self.category, self.subject, source, self.valid_from, self.valid_to
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,8 +194,7 @@ def prepare(
             labels = Labels.of(revised_state(change.target, change))
             text = validate.prepare_text(runtime, change.content, labels)
         elif change.event == "ADD":
-            asked = ProposedFact(change.content, change.category, change.subject, source)
-            draft = proposals.draft_from_proposal(runtime, asked, change.tags)
+            draft = proposals.draft_from_proposal(runtime, change.fact(source), change.tags)
         prepared.append(PreparedChange(change, text, draft))
     return prepared
 
@@ -320,7 +328,9 @@ def _add(
     asks = w.runtime.settings.write_policy.lower() == "ask" and not change.explicit
     doubt = _add_doubt(change, turn, settled)
     if asks or doubt is not None:
-        proposed = ProposedFact(change.content, each.draft.category, each.draft.subject, source)
+        proposed = change.fact(source)._replace(
+            category=each.draft.category, subject=each.draft.subject
+        )
         replaced = replaced._replace(follows=_earlier_proposals(w, turn, proposed))
         proposals.propose(w, turn.origin, proposed, doubt or change.reason, replaced)
         return
@@ -352,7 +362,7 @@ def _propose_instead(
     replaced: Replacement,
 ) -> None:
     """Propose the new text of a memory, unless that proposal exists already."""
-    proposed = ProposedFact(change.content, change.category, change.subject, source)
+    proposed = change.fact(source)
     draft = proposals.draft_from_proposal(w.runtime, proposed)
     if not is_known(w, draft):
         replaced = replaced._replace(follows=_earlier_proposals(w, turn, proposed))
@@ -362,8 +372,11 @@ def _propose_instead(
 def _earlier_proposals(w: Writer, turn: UserTurn, proposed: ProposedFact) -> tuple[str, ...]:
     """Return the waiting proposals, from earlier turns, of a value that a proposed one replaces.
 
-    Only the rules know what has one value at a time.
+    Only the rules know what has one value at a time. What is over replaces nothing, and is not
+    replaced.
     """
+    if proposed.valid_to is not None:
+        return ()
     subject = proposed.subject or ""
     relations = {
         each.relation for each in read_content(proposed.content, subject) if each.single_valued
@@ -373,6 +386,7 @@ def _earlier_proposals(w: Writer, turn: UserTurn, proposed: ProposedFact) -> tup
         each.id
         for each in proposals.list_proposals(w.tx, w.owner)
         if (each.category, subject_key(each.subject)) == about
+        and each.valid_to is None
         and relation_of(each.content, each.subject or "") in relations
         and (said := overtaken.read_turn_entry(w.tx, w.owner, each.origin)) is not None
         and said.position <= turn.position
@@ -387,16 +401,21 @@ def _is_unrequested(change: PlannedChange, turn: UserTurn) -> bool:
 def is_known(w: Writer, draft: Draft, *, asked_for: bool = False) -> bool:
     """Whether the same content is a memory already, or a proposal that waits or was rejected.
 
-    Proposals do not count if the person asked to remember it (``asked_for``).
+    The same until another time is something else. Proposals do not count if the person asked to
+    remember it (``asked_for``).
     """
-    wanted = comparison_key(draft.text.content)
+
+    def is_same(known: Memory | Proposal) -> bool:
+        return (comparison_key(known.content), known.valid_to) == wanted
+
+    wanted = comparison_key(draft.text.content), draft.valid_to
     asked = [] if asked_for else proposals.list_proposals(w.tx, w.owner, answered=True)
-    if any(wanted == comparison_key(each.content) for each in asked if each.answer != "accept"):
+    if any(is_same(each) for each in asked if each.answer != "accept"):
         return True
     unlabelled = memory_passages(draft.text.content, Labels())
     terms = {term for part in unlabelled for term in part.terms}
     return any(
-        comparison_key(replace(w, owner=owner).read_memory(place).content) == wanted
+        is_same(replace(w, owner=owner).read_memory(place))
         for owner in deciding_owners(w.tx, w.owner)
         for place in index.find_containing(w.tx, owner, terms, w.now())
     )
@@ -407,9 +426,7 @@ def _revise(target: ChangedMemory, turn: UserTurn, each: PreparedChange, source:
     assert text is not None
 
     def alter(old: Memory, at: int) -> Memory | None:
-        if old.forgotten_at is not None or comparison_key(old.content) == comparison_key(
-            change.content
-        ):
+        if old.forgotten_at is not None or _says_nothing_new(change, old):
             return None
         return replace(
             revised_state(old, change),
@@ -423,13 +440,25 @@ def _revise(target: ChangedMemory, turn: UserTurn, each: PreparedChange, source:
     w.change_memory(target.row, "revise", stamp, alter, text)
 
 
+def _says_nothing_new(change: PlannedChange, old: Memory) -> bool:
+    if comparison_key(old.content) != comparison_key(change.content):
+        return False
+    given = (change.valid_from, change.valid_to)
+    return given in {(None, None), (old.valid_from, old.valid_to)}
+
+
 def revised_state(old: Memory, change: PlannedChange) -> Memory:
-    """Return a memory with the content and the labels that a planned change gives it."""
+    """Return a memory with the content, labels and validity that a planned change gives it.
+
+    The validity of the old content says nothing about the new one.
+    """
     return replace(
         old,
         content=change.content,
         subject=change.subject or old.subject,
         tags=tuple(tag for tag in old.tags if tag != UNRECONCILED),
+        valid_from=change.valid_from,
+        valid_to=change.valid_to,
     )
 
 

@@ -7,7 +7,7 @@ turn stays, and the job is retried until it is parked where people can see it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -153,7 +153,7 @@ def _doubtful_changes(
     without_hedges = _HEDGE.sub(" ", turn.own.text)
     doubtful = [
         each
-        for each in rules.extract_statements(without_hedges)
+        for each in _known_when_said(rules.extract_statements(without_hedges), turn.said_at)
         if each.content not in certain and not each.retracts
     ]
     planned = plan_by_rules(tx, owner, doubtful, turn.position, runtime.clock.now())
@@ -166,9 +166,26 @@ def read_statements(turn: UserTurn) -> list[rules.Statement]:
     statements = rules.extract_statements(turn.text) or _read_correction(turn)
     return [
         each
-        for stated in statements
+        for stated in _known_when_said(statements, turn.said_at)
         for each in (_with_day(stated, turn.said_at), *rules.implied_ends(stated))
     ]
+
+
+def _known_when_said(
+    statements: Iterable[rules.Statement], said_at: int
+) -> Iterator[rules.Statement]:
+    """Yield the statements, without what their dates claim beyond the moment they were said.
+
+    "From 2020 to 2026", said in 2026, was over by then. What only began later is left out.
+    """
+    for each in statements:
+        start, end = each.valid_from, each.valid_to
+        if not said_at or start is None:
+            yield each
+        elif start < said_at:
+            yield each if end is None else replace(each, valid_to=min(end, said_at))
+        elif end is None:
+            yield replace(each, valid_from=None)
 
 
 def _with_day(statement: rules.Statement, said_at: int) -> rules.Statement:
@@ -257,7 +274,10 @@ def _removal(memory: Memory) -> PlannedChange:
 
 def _addition(statement: rules.Statement) -> PlannedChange:
     return PlannedChange(
-        "ADD", statement.content, statement.category, statement.subject, explicit=statement.explicit
+        *("ADD", statement.content, statement.category, statement.subject),
+        explicit=statement.explicit,
+        valid_from=statement.valid_from,
+        valid_to=statement.valid_to,
     )
 
 
@@ -372,13 +392,13 @@ def _plan_by_model(
 
 
 def _unreconciled(fact: Fact, turn: UserTurn, error: ModelFailed) -> PlannedChange:
+    start, end = fact.validity()
     return PlannedChange(
-        "ADD",
-        fact.content,
-        fact.category,
-        fact.subject,
+        *("ADD", fact.content, fact.category, fact.subject),
         explicit=turn.explicit,
         tags=(UNRECONCILED,),
+        valid_from=start,
+        valid_to=end,
         reason=f"not reconciled with what was known: {error}"[:500],
     )
 
@@ -413,19 +433,34 @@ def plan_by_decisions(
         assert decision.fact is not None
         fact = facts[decision.fact]
         if decision.event != "NONE":
-            content = decision.content or fact.content
-            planned.append(
-                PlannedChange(
-                    decision.event,
-                    content if len(content) <= fact_chars else fact.content,
-                    fact.category,
-                    fact.subject,
-                    target=target if decision.event == "UPDATE" else None,
-                    explicit=explicit or bool(replaces[decision.fact]),
-                    replaces=replaces[decision.fact],
-                )
-            )
+            change = _decided_change(decision, fact, target, fact_chars)
+            replaced = replaces[decision.fact]
+            planned.append(replace(change, explicit=explicit or bool(replaced), replaces=replaced))
     return planned
+
+
+def _decided_change(
+    decision: Decision, fact: Fact, target: Memory | None, fact_chars: int
+) -> PlannedChange:
+    """Turn the decision to add a fact, or to update a memory with it, into a change.
+
+    A fact that holds until some time must not take the place of what holds without an end.
+    """
+    start, end = fact.validity()
+    content = decision.content or fact.content
+    if decision.event == "ADD":
+        target = None
+    elif target is not None and target.valid_to is None and end is not None:
+        target, content = None, fact.content
+    return PlannedChange(
+        "ADD" if target is None else "UPDATE",
+        content if len(content) <= fact_chars else fact.content,
+        fact.category,
+        fact.subject,
+        target=target,
+        valid_from=start,
+        valid_to=end,
+    )
 
 
 def _find_similar(runtime: Runtime, owner: Owner, facts: Sequence[Fact]) -> list[Memory]:

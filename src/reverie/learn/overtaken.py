@@ -234,8 +234,15 @@ class KnownOfSubject(NamedTuple):
 def find_known(
     tx: Transaction, owner: Owner, slot: Slot, position: int, now: int
 ) -> KnownOfSubject:
-    """Find the living memory of a slot that a turn at this position changes."""
-    known = [each for each in _list_taught(tx, owner, slot, now) if slot.holds(each[1])]
+    """Find the living memory of a slot that a turn at this position changes.
+
+    A memory whose ``valid_to`` is over is no value of the slot any more: it stays as it is.
+    """
+    known = [
+        (taught, memory)
+        for taught, memory in _list_taught(tx, owner, slot, now)
+        if slot.holds(memory) and not memory.has_ended(now)
+    ]
     earlier = [each for each in known if each[0] <= position]
     newest = max(earlier, key=lambda each: (not is_end(each[1]), each[0]), default=(0, None))[1]
     taught_later = any(taught > position and not is_end(memory) for taught, memory in known)

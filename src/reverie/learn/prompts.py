@@ -10,10 +10,12 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from reverie.dates import parse_period, to_ms
+from reverie.errors import InvalidInput
 from reverie.learn.rules.own_words import OMISSION_MARK
 from reverie.prompt.escape import escape_json
 from reverie.protocols import ChatModel
@@ -41,6 +43,9 @@ will still matter in weeks.
   the assistant said. When nothing is left, give no facts.
 - "category" is one of {", ".join(CATEGORIES)}.
 - "subject" names who or what the fact is about in one to three words, or is null.
+- "valid_from" and "valid_to" are from when and until when it is true, as ISO dates such as 2023,
+  2023-05 or 2023-05-01. Give only dates that "message" names; else they are null. What was true
+  once and is over is a fact of its own, in the past tense.
 
 {{"earlier": [], "message": "My wife is Anne, we moved to Ghent. Can you find us a bakery?"}}
 gives
@@ -62,6 +67,7 @@ Say what each new fact does to the memory. Every fact needs at least one decisio
 - UPDATE with "fact" and "id": the fact changes, corrects or refines that memory. "content" is its
   new text, one sentence that keeps what is still true; null stores the fact as it is.
 - DELETE with "id": that memory is no longer true. Then ADD the new fact too.
+A fact with "valid_to" may be over: ADD it, never UPDATE what is true now with it.
 Use only ids and fact numbers from the JSON, each id at most once. A memory about something else
 is left alone: never name its id.
 
@@ -95,12 +101,28 @@ class _StrictModel(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
+# A date that is no text is dropped with the fact kept: it is the least of what a fact says.
+_Date = Annotated[str | None, BeforeValidator(lambda date: date if isinstance(date, str) else None)]
+
+
 class Fact(_StrictModel):
     """One durable thing a message says."""
 
     content: str
     category: str = Field(json_schema_extra={"enum": list(CATEGORIES)})
     subject: str | None = None
+    valid_from: _Date = None
+    valid_to: _Date = None
+
+    def validity(self) -> tuple[int | None, int | None]:
+        """Return from when to when it holds, in milliseconds UTC; None for what is no such time.
+
+        A year or month that it holds until is meant as a whole.
+        """
+        start, end = _bounds(self.valid_from)[0], _bounds(self.valid_to)[1]
+        if start is not None and end is not None and start >= end:
+            return None, None
+        return start, end
 
 
 class FactList(_StrictModel):
@@ -183,7 +205,7 @@ def reconcile_facts(
 
     question = {
         "known": [{"id": number, "content": content} for number, content in enumerate(known)],
-        "facts": [{"fact": number, **fact.model_dump()} for number, fact in enumerate(facts)],
+        "facts": [{"fact": number, **_fact_object(fact)} for number, fact in enumerate(facts)],
     }
     return model.ask(RECONCILE_PROMPT, _json(question), Decisions, check, before_call).decisions
 
@@ -203,6 +225,24 @@ def summarize_turns(
     question = _json({"summary": previous, "turns": _turn_objects(turns)})
     instructions = SUMMARIZE_PROMPT.format(max_chars=max_chars)
     return model.ask(instructions, question, SummaryAnswer, check).summary
+
+
+def _fact_object(fact: Fact) -> dict[str, Any]:
+    """Return a fact as JSON, with validity only where it has any."""
+    start, end = fact.validity()
+    dropped = {"valid_from"} if start is None else set[str]()
+    return fact.model_dump(exclude=dropped if end is not None else dropped | {"valid_to"})
+
+
+def _bounds(date: str | None) -> tuple[int, int] | tuple[None, None]:
+    """Return the beginning and end of a year or month, or twice another time."""
+    if date is None:
+        return None, None
+    try:
+        at = parse_period(date) or to_ms(date, "a date")
+    except InvalidInput:
+        return None, None
+    return (at, at) if isinstance(at, int) else at
 
 
 def _fact_problem(fact: Fact, terms: Collection[str], fact_chars: int) -> str | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import EllipsisType
 from typing import Any
 
-from reverie.dates import Time, optional_ms
+from reverie.dates import Time, last_moment, optional_ms
 from reverie.embed.tokens import count_tokens
 from reverie.engine import (
     index,
@@ -181,7 +181,7 @@ class Space:
                 known = recall_as_of.items_at(tx, owners, seen, position, valid_at)
             chosen = replace(query.filter, alive_at=moment, memories_only=valid_at is not None)
             query = replace(query, filter=chosen)
-            return recall.recall_as_of(self._runtime, known, query)
+            return recall.recall_as_of(self._runtime, known, query, valid_at)
         vector = recall.prepare_query_vector(self._runtime, query)
         with self._runtime.engine.read(allow_replica=True) as tx:
             owners = self._owners(tx)
@@ -390,8 +390,9 @@ class Space:
         the names in ``RANKINGS``, by default the handle's. ``since`` and ``until`` (exclusive)
         limit when something happened; ``where`` are conditions on metadata, tags and other fields.
         With ``valid_at`` only memories that were true at that time are found, in the version of
-        that time, and no events: when they were said is not when they are true. ``as_of`` is a
-        position of the log (an int) or a time: the recall finds what it would have found then. With
+        that time, and no events: when they were said is not when they are true. A year or month
+        ("2023", "2023-05") means its last moment, or now while it lasts. ``as_of`` is a position of
+        the log (an int) or a time: the recall finds what it would have found then. With
         ``note=False`` the recall is not logged.
         """
         if not isinstance(query, str):
@@ -416,7 +417,7 @@ class Space:
             explain,
             validate.check_min_score(min_score),
         )
-        valid = optional_ms(valid_at, "valid_at")
+        valid = self._valid_moment(valid_at)
         return self.run_query(asked, as_of=as_of, valid_at=valid, note=note)
 
     def get(self, id: str) -> Memory:
@@ -464,7 +465,7 @@ class Space:
             before = None
             if after is not None and part is not None:
                 before = self._find_memory(tx, after)[0]
-            valid = optional_ms(valid_at, "valid_at")
+            valid = self._valid_moment(valid_at)
             found = self._find_memories(tx, chosen, as_of, valid, part, before)
             if after is not None and before is None:
                 # The last listed memory may be gone from the list: its sort key still tells where.
@@ -492,7 +493,7 @@ class Space:
         chosen = self._build_filter(category, subject, tags, kind, include_forgotten, where)
         with self._runtime.engine.read() as tx:
             if as_of is not None or valid_at is not None:
-                valid = optional_ms(valid_at, "valid_at")
+                valid = self._valid_moment(valid_at)
                 return len(self._find_memories(tx, chosen, as_of, valid))
             return sum(self._count_memories(tx, chosen).values())
 
@@ -722,6 +723,9 @@ class Space:
             return recall_as_of.resolve_as_of(tx, owners, as_of)
         now = self._runtime.clock.now()
         return (log.last_position(tx, list(owners)[-1]) if owners else 0), now
+
+    def _valid_moment(self, valid_at: Time | None) -> int | None:
+        return last_moment(valid_at, "valid_at", self._runtime.clock.now())
 
     def _count_memories(self, tx: Transaction, chosen: Filter) -> Counter[str]:
         chosen, found = replace(chosen, **self._visible_sessions(tx)._asdict()), Counter[str]()

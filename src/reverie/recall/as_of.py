@@ -172,21 +172,25 @@ def _states_at(
             continue
         then = version_valid_at(found, valid_at)
         if then is not None:
-            # Whether it is forgotten or private is decided by what it is now.
-            now, state = last.state(user), then.state(user)
-            yield (
-                found[0].position,
-                replace(
-                    state,
-                    forgotten_at=now.forgotten_at,
-                    expires_at=now.expires_at,
-                    session=now.session,
-                ),
-            )
+            state = with_current_scope(then.state(user), last.state(user))
+            yield found[0].position, state
 
 
-def version_valid_at(versions: Sequence[log.LogEntry], at: int) -> log.LogEntry | None:
-    """The version of a memory that held at a time, of all its versions, the oldest first.
+class HeldText(NamedTuple):
+    """A text of a memory, as the last version with it, and from when to when it held."""
+
+    entry: log.LogEntry
+    start: int | None
+    end: int | None
+
+    def overlaps(self, start: int, end: int) -> bool:
+        """Whether it held at any time from ``start`` until ``end``."""
+        begin = start if self.start is None else max(self.start, start)
+        return begin < (end if self.end is None else min(self.end, end))
+
+
+def held_texts(versions: Sequence[log.LogEntry]) -> list[HeldText]:
+    """The texts of a memory, of all its versions, the oldest first.
 
     A text holds from its ``valid_from`` until its ``valid_to``, or until a later one holds. One
     that does not say from when holds from when it was written; the first one always did. Of the
@@ -203,11 +207,30 @@ def version_valid_at(versions: Sequence[log.LogEntry], at: int) -> log.LogEntry 
             first = entry.recorded_at if texts else None
         start = body.get("valid_from")
         texts.append((first if start is None else start, entry))
+    held: list[HeldText] = []
+    next_start = None
     for start, entry in reversed(texts):
-        if entry.body is not None and (start is None or start <= at):
-            end = entry.body.get("valid_to")
-            return entry if end is None or at < end else None
-    return None
+        if entry.body is None:
+            continue
+        ends = (entry.body.get("valid_to"), next_start)
+        held.append(HeldText(entry, start, min((e for e in ends if e is not None), default=None)))
+        starts = (start, next_start)
+        next_start = min((s for s in starts if s is not None), default=None)
+    return held[::-1]
+
+
+def version_valid_at(versions: Sequence[log.LogEntry], at: int) -> log.LogEntry | None:
+    """The version of a memory that held at a time, of all its versions, the oldest first."""
+    return next(
+        (each.entry for each in reversed(held_texts(versions)) if each.overlaps(at, at + 1)), None
+    )
+
+
+def with_current_scope(then: Memory, now: Memory) -> Memory:
+    """An earlier state, but forgotten, expired or private as the memory is now."""
+    return replace(
+        then, forgotten_at=now.forgotten_at, expires_at=now.expires_at, session=now.session
+    )
 
 
 def _events_at(

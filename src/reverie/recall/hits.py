@@ -28,6 +28,9 @@ DUPLICATE_SHARE = 0.9
 SAME_SCORE_SHARE = 0.9
 # The part of its score that a text keeps which has the query's word in another sense.
 OTHER_SENSE_FACTOR = 0.2
+# A fact that is over yields to one of its subject with at least this part of its score. With less
+# that one answers something else: a subject such as a person has many facts.
+ENDED_SCORE_SHARE = 0.75
 
 
 class ScoredCandidate(NamedTuple):
@@ -113,11 +116,13 @@ def select_hits(
     rerank_scores: RerankScores | None,
     definition: Definition | None = None,
     kind: AskedKind | None = None,
+    valid_at: int | None = None,
 ) -> tuple[list[LoadedCandidate], bool]:
     """The candidates that become hits, and whether more candidates could not change them.
 
     ``definition`` is what the query asks to be explained: a text that does so comes first. Of the
-    ``kind`` of thing that it asks for, texts that have the word in another sense come last.
+    ``kind`` of thing that it asks for, texts that have the word in another sense come last. What
+    was over at ``valid_at`` comes after what was not, of one subject.
     """
     ranking, limit, floor = query.ranking, query.limit, query.min_score
     loaded = _load_candidates(scored, limit)
@@ -127,6 +132,8 @@ def select_hits(
         loaded = _other_senses_last(loaded, kind, limit)
     if definition is not None:
         loaded = _definitions_first(loaded, definition, limit)
+    if valid_at is not None:
+        loaded = _ended_last(loaded, valid_at, limit)
     threshold = ranking.score_threshold
     if rerank_scores or ranking.spread or ranking.recency_weight or ranking.mmr_lambda is not None:
         # These compare candidates with each other, so a fixed number of them is read first.
@@ -138,6 +145,8 @@ def select_hits(
                 read.set_score("rerank", score)
         above_threshold = [read for read in batch if threshold is None or read.score >= threshold]
         adjusted = _adjust_scores(above_threshold, ranking, limit, now, rerank_scores is not None)
+        if valid_at is not None:
+            adjusted = list(_ended_last(iter(adjusted), valid_at, limit))
         above_floor = [read for read in adjusted[:limit] if floor is None or read.score >= floor]
         return above_floor, len(adjusted) >= limit or len(batch) == batch_size
     lowest = max((limit for limit in (threshold, floor) if limit is not None), default=None)
@@ -179,6 +188,55 @@ def _other_senses_last(
     yield from heapq.merge(
         sorted(best, key=lambda read: -read.score), loaded, key=lambda read: -read.score
     )
+
+
+def _ended_last(
+    loaded: Iterator[LoadedCandidate], at: int, limit: int
+) -> Iterator[LoadedCandidate]:
+    """Put each fact that was over after the facts of its subject that were not, with their score.
+
+    Further candidates are read only behind such a fact: as many as twice the limit.
+    """
+    for read in loaded:
+        if not _is_over(read, at):
+            yield read
+            continue
+        near = [read, *islice(loaded, 2 * limit)]
+        order = [(place, 0) for place in range(len(near))]
+        for place, ended in enumerate(near):
+            last = _last_current(near, place, at) if _is_over(ended, at) else None
+            if last is not None:
+                order[place] = (last, 1)
+                ended.set_score("ended", min(ended.score, near[last].score))
+        yield from (near[place] for place in sorted(range(len(near)), key=order.__getitem__))
+
+
+def _last_current(near: Sequence[LoadedCandidate], place: int, at: int) -> int | None:
+    """The place of the last fact after this one that is not over, and answers as well."""
+    ended = near[place]
+    enough = ended.score * ENDED_SCORE_SHARE
+    return max(
+        (
+            other
+            for other in range(place + 1, len(near))
+            if near[other].score >= enough
+            and not _is_over(near[other], at)
+            and _about(near[other]) == _about(ended)
+        ),
+        default=None,
+    )
+
+
+def _is_over(read: LoadedCandidate, at: int) -> bool:
+    """Whether this is a memory with a subject that was over at a time."""
+    return isinstance(read.item, Memory) and read.item.has_ended(at) and _about(read) is not None
+
+
+def _about(read: LoadedCandidate) -> tuple[str, str] | None:
+    item = read.item
+    if not isinstance(item, Memory) or item.subject is None:
+        return None
+    return item.category, item.subject.casefold()
 
 
 def _load_candidates(

@@ -166,8 +166,16 @@ class Period(NamedTuple):
 
         Without these times, or in a period without a year, its time ``at`` is compared.
         """
-        if self.year is None or (valid_from is None and valid_to is None):
+        bounds = self.bounds()
+        if bounds is None or (valid_from is None and valid_to is None):
             return self.holds(at)
+        start, end = bounds
+        return (valid_from is None or valid_from < end) and (valid_to is None or start < valid_to)
+
+    def bounds(self) -> tuple[int, int] | None:
+        """Its first moment and the first one after it, in UTC; None without a year."""
+        if self.year is None:
+            return None
         month = self.month or 1
         try:
             first = datetime(self.year, month, self.day or 1, tzinfo=UTC)
@@ -178,9 +186,9 @@ class Period(NamedTuple):
             else:
                 last = first + timedelta(days=1)
         except ValueError:
-            return False
+            return None
         start, end = ((moment - _EPOCH) // timedelta(milliseconds=1) for moment in (first, last))
-        return (valid_from is None or valid_from < end) and (valid_to is None or start < valid_to)
+        return start, end
 
     def _matches(self, moment: datetime) -> bool:
         return (

@@ -121,9 +121,11 @@ def recall_as_of(
     runtime: Runtime,
     known: Sequence[tuple[str | None, Sequence[AsOfItem]]],
     query: Query,
+    valid_at: int | None = None,
 ) -> list[Hit]:
     """Recall as of an earlier position: ``known`` are each owner's user and items then.
 
+    With ``valid_at`` they are what held at that time.
     As in the index, statistics are of all items of an owner; the filter only limits what is found.
     """
     query_vector = prepare_query_vector(runtime, query, local_only=True)
@@ -131,11 +133,15 @@ def recall_as_of(
         with runtime.engine.read() as tx:
             embeddings.require(tx, query_vector.embedder)
     views = [AsOfView(runtime, user, items, query.filter) for user, items in known]
-    return _recall(runtime, query, query_vector, views)
+    return _recall(runtime, query, query_vector, views, valid_at)
 
 
 def _recall(
-    runtime: Runtime, query: Query, query_vector: QueryVector, views: Sequence[View]
+    runtime: Runtime,
+    query: Query,
+    query_vector: QueryVector,
+    views: Sequence[View],
+    valid_at: int | None = None,
 ) -> list[Hit]:
     ranking = query.ranking
     hints = query_hints.parse_query(query.text)
@@ -158,8 +164,10 @@ def _recall(
             definition, kind = hints.definition, hints.kind
         # A recall of an earlier moment is as recent then as its hits were.
         now = query.filter.alive_at or runtime.clock.now()
+        # A query that names a period may ask for what is over.
+        valid = None if hints.period is not None else now if valid_at is None else valid_at
         selected, enough = hits.select_hits(
-            scored, query, now, len(views), rerank_scores, definition, kind
+            scored, query, now, len(views), rerank_scores, definition, kind, valid
         )
         if enough or not truncated or candidate_limit >= MAX_CANDIDATES:
             break
@@ -264,7 +272,7 @@ def _score_candidates(
     """The candidates with their scores, the best first."""
     if query.ranking.fusion == "evidence":
         return _score_by_evidence(query, hints, lists)
-    return iter(sorted(_score_by_fusion(query, lists), key=lambda scored: scored.order))
+    return iter(sorted(_score_by_fusion(query, hints, lists), key=lambda scored: scored.order))
 
 
 def _drop_excluded(query: Query, scored: Iterator[ScoredCandidate]) -> Iterator[ScoredCandidate]:
@@ -305,7 +313,7 @@ def _score_by_evidence(
         if pool is not None:
             pools.append((view, pool))
             origins |= {each.origin for each in pool.candidates if each.origin is not None}
-    _apply_hints(hints, [pool for _, pool in pools])
+    _apply_hints(hints, pools)
     by_pool, lenders = [], list[tuple[Origin, float]]()
     for view, pool in pools:
         lent = lenders if view.user is None else ()
@@ -364,34 +372,32 @@ def _build_pool(
     return recall_ranking.CandidatePool(candidates, numbers, retrieved, asked.matches, similar)
 
 
-def _apply_hints(hints: QueryHints, pools: Sequence[recall_ranking.CandidatePool]) -> None:
+def _apply_hints(
+    hints: QueryHints, pools: Sequence[tuple[View, recall_ranking.CandidatePool]]
+) -> None:
     """Mark the candidates that match the speaker or period of the query.
 
     A hint that no candidate matches is ignored. A memory has no speaker: it matches any.
     """
     by_speaker = [
         [c.session is not None and hints.asks_about(c.role, c.speaker) for c in pool.candidates]
-        for pool in pools
+        for _, pool in pools
     ]
     if any(map(any, by_speaker)):
-        for pool, speaker_match in zip(pools, by_speaker, strict=True):
+        for (_, pool), speaker_match in zip(pools, by_speaker, strict=True):
             is_memory = [candidate.session is None for candidate in pool.candidates]
             pool.speaker_match = np.array(speaker_match) | np.array(is_memory)
     period = hints.period
     if period is not None:
-        by_period = [
-            [
-                period.overlaps(candidate.valid_from, candidate.valid_to, candidate.at)
-                for candidate in pool.candidates
-            ]
-            for pool in pools
-        ]
+        by_period = [view.match_period(period, pool.candidates) for view, pool in pools]
         if any(map(any, by_period)):
-            for pool, period_match in zip(pools, by_period, strict=True):
+            for (_, pool), period_match in zip(pools, by_period, strict=True):
                 pool.period_match = np.array(period_match)
 
 
-def _score_by_fusion(query: Query, lists: Sequence[PassageScores]) -> list[ScoredCandidate]:
+def _score_by_fusion(
+    query: Query, hints: QueryHints, lists: Sequence[PassageScores]
+) -> list[ScoredCandidate]:
     """Fuse the lists of all views; each candidate gets the score of its best passage."""
     keyword = {(at, n): score for at, f in enumerate(lists) for n, score in f.by_keyword.items()}
     vector = {
@@ -419,6 +425,8 @@ def _score_by_fusion(query: Query, lists: Sequence[PassageScores]) -> list[Score
     candidates: list[ScoredCandidate] = []
     for at, found in enumerate(lists):
         view = found.asked.view
+        if hints.period is not None:
+            view.match_period(hints.period, found_candidates[at])
         for candidate in found_candidates[at]:
             first = candidate.first_passage
             of_candidate = [

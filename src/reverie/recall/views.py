@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -15,7 +16,15 @@ from reverie.errors import DimensionMismatchError
 from reverie.model import POSTING_LENGTH_BASE, Candidate, Event, Memory, Origin
 from reverie.protocols import Owner, Transaction
 from reverie.recall import ranking
-from reverie.recall.as_of import AsOfItem, item_from_entry, item_text
+from reverie.recall.as_of import (
+    AsOfItem,
+    HeldText,
+    held_texts,
+    item_from_entry,
+    item_text,
+    with_current_scope,
+)
+from reverie.recall.query_hints import Period
 from reverie.text.messages import speaker_of
 from reverie.text.passages import split
 from reverie.write.embeddings import Generation
@@ -72,6 +81,13 @@ class View(Protocol):
         """
         ...
 
+    def match_period(self, period: Period, candidates: Sequence[Candidate]) -> list[bool]:
+        """Whether each candidate is of a period that the query names.
+
+        A memory with another text then matches as well, and ``read`` returns it as it was then.
+        """
+        ...
+
     def read(
         self, wanted: Sequence[tuple[Candidate, int]]
     ) -> list[tuple[Memory | Event, str] | None]:
@@ -107,6 +123,7 @@ class IndexView:
         self.is_filtered = chosen.has_conditions
         self._generation = generation
         self._births: dict[int, search.PassageSource] = {}
+        self._held: dict[str, HeldText] = {}
 
     def frequencies(self, terms: Sequence[str]) -> dict[str, int]:
         counts = index.frequencies(self._tx, self._owner, terms)
@@ -191,6 +208,10 @@ class IndexView:
         what = f"position {candidate.position}"
         index_check.record_index_damage(self._tx, self._owner, what)
 
+    def match_period(self, period: Period, candidates: Sequence[Candidate]) -> list[bool]:
+        self._held |= _earlier_texts(self._tx, self._owner, period, candidates)
+        return [_is_of_period(period, each) or each.memory in self._held for each in candidates]
+
     def read(
         self, wanted: Sequence[tuple[Candidate, int]]
     ) -> list[tuple[Memory | Event, str] | None]:
@@ -235,9 +256,23 @@ class IndexView:
         ):
             _, _, start, length = source
             if (start, start + length) in split(text):
-                return item, text[start : start + length]
+                return self._as_held(item) or (item, text[start : start + length])
         self._record_damage(candidate)
         return None
+
+    def _as_held(self, item: Memory | Event) -> tuple[Memory, str] | None:
+        """The memory and first passage of the text that held in the period of the query.
+
+        None if that is the current text, or if the memory as it was then does not pass the filter.
+        """
+        held = self._held.get(item.id) if isinstance(item, Memory) else None
+        if held is None or not isinstance(item, Memory):
+            return None
+        then = replace(with_current_scope(held.entry.state(self.user), item), valid_to=held.end)
+        if not self._chosen.accepts(then):
+            return None
+        first, end = split(then.content)[0]
+        return then, then.content[first:end]
 
 
 class AsOfView:
@@ -353,6 +388,10 @@ class AsOfView:
                 candidates[self._events[event_key].first_position] = self._events[event_key]
         return list(candidates.values())
 
+    def match_period(self, period: Period, candidates: Sequence[Candidate]) -> list[bool]:
+        # The items are of one moment, and their other versions are not read.
+        return [_is_of_period(period, candidate) for candidate in candidates]
+
     def read(
         self, wanted: Sequence[tuple[Candidate, int]]
     ) -> list[tuple[Memory | Event, str] | None]:
@@ -390,6 +429,47 @@ def _build_candidate(known: AsOfItem, first: int, parts: Sequence[Passage]) -> C
         speaker_of(item.message),
         sessions.act_of(item.message, item.text),
     )
+
+
+def _is_of_period(period: Period, candidate: Candidate) -> bool:
+    return period.overlaps(candidate.valid_from, candidate.valid_to, candidate.at)
+
+
+def _earlier_texts(
+    tx: Transaction, owner: Owner, period: Period, candidates: Sequence[Candidate]
+) -> dict[str, HeldText]:
+    """The texts that memories had in a period, by id, of those that have another one now.
+
+    Only the histories of candidates are read.
+    """
+    bounds = period.bounds()
+    revised = [each for each in candidates if each.version > 1] if bounds is not None else []
+    if bounds is None or not revised:
+        return {}
+    earlier: dict[str, HeldText] = {}
+    histories = log.undamaged_versions(tx, owner, [each.memory for each in revised])
+    for each in revised:
+        versions = histories.get(each.memory, [])
+        if not versions or not _may_have_changed(period, bounds[1], each, versions[-1]):
+            continue
+        texts = held_texts(versions)
+        then = next((held for held in reversed(texts) if held.overlaps(*bounds)), None)
+        if then is not None and then is not texts[-1]:
+            earlier[each.memory] = then
+    return earlier
+
+
+def _may_have_changed(period: Period, end: int, candidate: Candidate, last: LogEntry) -> bool:
+    """Whether an earlier text of a memory may be what held in a period that ends at ``end``.
+
+    Where nobody stated the times, a later revision may as well be a correction: then the memory
+    must have existed in the period, and tell neither of that year nor of an event.
+    """
+    if candidate.valid_from is not None or candidate.valid_to is not None:
+        return True
+    body = last.body or {}
+    tells_of_it = body.get("happened_at") is not None or str(period.year) in body.get("content", "")
+    return candidate.at < end and not tells_of_it
 
 
 def _passes_filter(chosen: Filter, item: Memory | Event) -> bool:

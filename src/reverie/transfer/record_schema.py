@@ -162,6 +162,8 @@ class ProposalBody(BaseModel):
     category: str | None = None
     subject: str | None = None
     source: str | None = None
+    valid_from: Time | None = None
+    valid_to: Time | None = None
     memory: _Id | None = None
     revises: _VersionRef | None = None
     forgets: list[_VersionRef] = []
@@ -174,6 +176,8 @@ def _check_proposal(body: ProposalBody) -> dict[str, Any]:
         raise ValueError("a proposal needs a content, a category and a source")
     if not one_line(require_utf8(body.content, "content")):
         raise ValueError("content is empty")
+    validate.check_validity(body.valid_from, body.valid_to)
+    validity = {"valid_from": body.valid_from, "valid_to": body.valid_to}
     replaces = {name: getattr(body, name) for name in ("revises", "forgets", "follows")}
     return {
         "proposal": body.proposal,
@@ -181,6 +185,7 @@ def _check_proposal(body: ProposalBody) -> dict[str, Any]:
         "category": category_slug(body.category),
         "subject": validate.check_subject(body.subject),
         "source": validate.check_optional(body.source, "source", validate.MAX_SOURCE_CHARS),
+        **{name: at for name, at in validity.items() if at is not None},
         **{name: value for name, value in replaces.items() if value},
     }
 

@@ -52,6 +52,20 @@ class ProposedFact(NamedTuple):
     category: str
     subject: str | None
     source: str
+    valid_from: int | None = None
+    valid_to: int | None = None
+
+    def body(self) -> dict[str, Any]:
+        """Return its part of the body of a log entry: validity only where it is set.
+
+        So an earlier Reverie can import all other proposals.
+        """
+        optional = {"valid_from", "valid_to"}
+        return {
+            name: value
+            for name, value in self._asdict().items()
+            if value is not None or name not in optional
+        }
 
 
 def propose(
@@ -68,7 +82,7 @@ def propose(
     )
     reason = quiet(reason, "a reason")
     replaces = {name: value for name, value in replaced._asdict().items() if value}
-    body = {"proposal": w.runtime.ids.memory(), **proposed._asdict(), **replaces}
+    body = {"proposal": w.runtime.ids.memory(), **proposed.body(), **replaces}
     _append(w, "propose", origin, body, WriteStamp(reason=reason))
 
 
@@ -146,6 +160,8 @@ def _remember_accepted(w: Writer, asked: Proposal, draft: Draft) -> Memory:
                 source=draft.source,
                 trust=w.author.trust,
                 updated_at=at,
+                valid_from=draft.valid_from,
+                valid_to=draft.valid_to,
             )
 
         memory = revised[0].change_memory(revised[1], "revise", own, alter, draft.text)
@@ -261,6 +277,8 @@ def draft_from_proposal(
         tags=tags,
         source=asked.source,
         origin=asked.origin if isinstance(asked, Proposal) else None,
+        valid_from=asked.valid_from,
+        valid_to=asked.valid_to,
     )
 
 
@@ -344,6 +362,8 @@ def _proposal(
         proposed_at=entry.recorded_at,
         answer=answer,
         memory_id=memory,
+        valid_from=body.get("valid_from"),
+        valid_to=body.get("valid_to"),
     )
 
 

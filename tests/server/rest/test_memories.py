@@ -105,7 +105,7 @@ def test_metadata_validity_and_conditions_over_rest(client: httpx2.Client) -> No
     assert ([each["id"] for each in listed["memories"]], listed["total"]) == ([memory["id"]], 1)
     hits = client.post("/api/recall", json={"query": "boss", "where": where}).json()["hits"]
     assert [hit["id"] for hit in hits] == [memory["id"]]
-    for at, number in (("2023-01-01", 2), ("2025-01-01", 1)):
+    for at, number in (("2023-01-01", 2), ("2023", 2), ("2025-01-01", 1), ("2025-01", 1)):
         assert client.get("/api/memory/", params={"valid_at": at}).json()["total"] == number
         asked = {"query": "boss another", "valid_at": at}
         assert len(client.post("/api/recall", json=asked).json()["hits"]) == number

@@ -17,9 +17,9 @@ from reverie.learn.rules.sentences import ignoring_case
 from reverie.learn.rules.values import READERS, ParsedValue, listed, without_date
 
 # When a wording holds: a state lasts until something else is said, an event ("I moved") must not
-# lie in the far past, a habit may be one of weekends, a plan has a date, and what is settled
-# ("I was born in") never changes.
-Aspect = Literal["state", "event", "habit", "plan", "settled"]
+# lie in the far past, a habit may be one of weekends, a plan has a date, what is past says from
+# when to when it was, and what is settled ("I was born in") never changes.
+Aspect = Literal["state", "event", "habit", "plan", "past", "settled"]
 About = Literal["anybody", "user", "others"]
 
 
@@ -94,9 +94,11 @@ _HOME = Relation(
     *("home", "{who} {live} in {value}", "context", "home", True),
     ended="{who} no longer {live} in {value}",
 )
+_PAST_HOME = Relation("past home", "{who} lived in {value}", "context", "home")
 _NEAR_HOME = _HOME._replace(content="{who} {live} {near} {value}")
 _LIVES_WITH = Relation("lives with", "{who} lives with the user", "person", "household")
 _GRADE = Relation("grade", "{who} {be} in {value}", "context", "school", True)
+_STUDIED_AT = Relation("past studies", "{who} studied at {value}", "context", "university")
 _STUDIES_AT = Relation("studies at", "{who} {study} at {value}", "context", "university", True)
 _FEAR = Relation("fear", "{who} {be} {kind} of {value}", "context", "{small}")
 _EXPECTING = Relation("expecting", "{who} {be} expecting {value}", "health", "pregnancy", True)
@@ -111,6 +113,7 @@ _WORK = Relation(
     *("work", "{who} {work} at {value}", "context", "work", True),
     ended="{who} no longer {work} at {value}",
 )
+_PAST_WORK = Relation("past work", "{who} worked at {value}", "context", "work")
 _TEAM = Relation(
     *("team", "{who} {be} on the {value} {kind}", "context", "team", True),
     ended="{who} {be} no longer on the {value} {kind}",
@@ -119,6 +122,7 @@ _JOB = Relation(
     *("job", "{who} {work} as {value}", "context", "job", True),
     ended="{who} no longer {work} as {value}",
 )
+_PAST_JOB = Relation("past job", "{who} worked as {value}", "context", "job")
 _OCCUPATION = _JOB._replace(content="{who} {be} {value}")
 _INDUSTRY = Relation("industry", "{who} {work} in {value}", "context", "industry", True)
 _WORK_TIME = Relation("work time", "{who} {work} {value}", "context", "working hours", True)
@@ -312,6 +316,7 @@ WORDINGS = (
     Wording(_HOME, "have", f"(?:lived|been living) in{_UNTIL_NOW}", "place", "settled"),
     Wording(_HOME, "moved|relocated", "(?:here )?to", "place", "event"),
     Wording(_HOME, "moved", f"(?P<topic>from {_WORDS}) to", "place", "event"),
+    Wording(_PAST_HOME, "lived", "in", "place", "past"),
     Wording(_HOME, "no", "longer live in", "place", retracts=True),
     Wording(_HOME, "do", f"not live in (?P<value>{_WORDS}){_ANY_MORE}", "place", retracts=True),
     Wording(_DWELLING, "live", _DWELLING_PHRASE),
@@ -331,6 +336,7 @@ WORDINGS = (
     Wording(_WORK, "started", _STARTED, "organisation", "event"),
     Wording(_WORK, "got|have", "a (?:new )?job (?:at|with)", "organisation", "event"),
     Wording(_WORK, "joined", "(?=.{2,40} (?:as an?|last|this|in) )", "employer", "event"),
+    Wording(_PAST_WORK, "worked", "(?:at|for)", "organisation", "past"),
     Wording(_WORK, "no", "longer work (?:at|for)", "organisation", retracts=True),
     Wording(
         _WORK,
@@ -361,6 +367,7 @@ WORDINGS = (
     ),
     Wording(_JOB, "'s", "job be(?: being)?", "trade"),
     Wording(_JOB, "be", rf"(?P<value>an? {_WORDS}) by (?:profession|trade)", "occupation"),
+    Wording(_PAST_JOB, "worked", "as", "occupation", "past"),
     Wording(_JOB, "no", "longer work as", "occupation", retracts=True),
     Wording(_OCCUPATION, "be", "", "trade"),
     Wording(_OCCUPATION, "have", f"been(?: working as)?{_UNTIL_NOW}", "trade", "settled"),
@@ -375,6 +382,7 @@ WORDINGS = (
     Wording(_STUDIES, "be", "studying", "field"),
     Wording(_STUDIES_AT, "be", "(?:an? )?(?:[a-z-]{2,15} )?student at", "organisation"),
     Wording(_STUDIES_AT, "study|be", "(?:studying )?at", "university"),
+    Wording(_STUDIED_AT, "studied", "at", "university", "past"),
     Wording(_GRADE, "be", f"in {_SCHOOL_YEAR}"),
     Wording(_DEGREE, "be", f"(?:doing|studying for|working on|taking) {_STUDY_WORK}"),
     Wording(_TEACHES, "teach", "", "field"),
@@ -629,6 +637,9 @@ _NOT_OF_ANIMALS = frozenset(
         "industry",
         "job",
         "marital",
+        "past job",
+        "past studies",
+        "past work",
         "religion",
         "speaks",
         "studies",

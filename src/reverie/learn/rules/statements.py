@@ -29,6 +29,7 @@ from reverie.learn.rules.people import (
     read_kin,
     subject_end,
 )
+from reverie.learn.rules.periods import StatedPeriod, read_since, read_span
 from reverie.learn.rules.sentences import (
     Sentence,
     has_label,
@@ -58,7 +59,8 @@ class Statement:
     something is no longer so; without a ``value``, whatever it is. ``implied``: it only follows
     from another statement, and is not remembered itself. ``explicit``: the person asked for it to
     be remembered. ``needs_day``: its date is as the person said it ("on Friday", "last week"), so
-    that it needs the day on which it was said.
+    that it needs the day on which it was said. ``valid_from`` and ``valid_to`` are from when to
+    when it holds, in milliseconds UTC, if it says so with dates.
     """
 
     content: str
@@ -71,6 +73,8 @@ class Statement:
     relation: str = ""
     needs_day: bool = False
     implied: bool = False
+    valid_from: int | None = None
+    valid_to: int | None = None
 
 
 # Verbs that make "always" or "never" a request to the assistant: "Always a pleasure" is none.
@@ -270,11 +274,13 @@ class _ClauseMatch(NamedTuple):
 
 def extract_statements(text: str) -> list[Statement]:
     """Return what the person states, in order; a repeated statement counts at its last place."""
-    statements: dict[str, Statement] = {}
+    statements: dict[tuple[str, int | None], Statement] = {}
     for statement in _extract_all(find_own_words(text).text):
-        key = nfkc_casefold(statement.content)
+        key = nfkc_casefold(statement.content), statement.valid_to
         earlier = statements.pop(key, statement)
-        statements[key] = replace(statement, explicit=statement.explicit or earlier.explicit)
+        start = earlier.valid_from if statement.valid_from is None else statement.valid_from
+        explicit = statement.explicit or earlier.explicit
+        statements[key] = replace(statement, explicit=explicit, valid_from=start)
     # Later statements may correct earlier ones, so the first are dropped when there are too many.
     return list(statements.values())[-MAX_STATEMENTS:]
 
@@ -661,23 +667,40 @@ def _read_frame(
         statements = [_statement(reading.who, frame)]
         if frame.wording.relation is KIN:
             mentions.add(replace(reading.who, name=frame.value))
-        rest = frame.rest
+        rest = _text_after(frame)
         if frame.wording.relation.name in {"job", "work"} and not frame.wording.retracts:
             # "a nurse at Haukeland", "at Haukeland as a nurse"
             works = frame.value.split()[-1:] != ["student"]
             for more in find_frames(reading.who, f"work{rest}", reading.written)[:works]:
                 if more.wording.relation.name in {"job", "work"} and _is_value_end(more):
                     statements.append(_statement(reading.who, more))
-                    rest = more.rest
+                    rest = _text_after(more)
         return statements, rest
     return None
 
 
+def _stated_period(frame: FilledFrame) -> StatedPeriod | None:
+    """Read from when to when a frame holds, if dates right after its value say so."""
+    if frame.wording.aspect == "past":
+        return read_span(frame.rest)
+    if frame.wording.aspect == "plan" or frame.wording.retracts:
+        return None
+    return read_since(frame.rest)
+
+
+def _text_after(frame: FilledFrame) -> str:
+    """Return the text after the value of a frame and the period that it holds in."""
+    period = _stated_period(frame)
+    return frame.rest if period is None else period.rest
+
+
 def _holds(frame: FilledFrame, qualified: str) -> bool:
-    """Whether a statement is about what lasts: no visit, and nothing of long ago."""
+    """Whether a statement is about what lasts: no visit, and nothing of long ago without dates."""
     aspect = frame.wording.aspect
     if aspect in {"plan", "settled"}:
         return True
+    if aspect == "past":
+        return _stated_period(frame) is not None
     if _PASSING.search(qualified):
         return False
     limits = {"event": _LONG_AGO, "habit": _TODAY, "state": _TEMPORARY}
@@ -692,6 +715,8 @@ def _is_value_end(frame: FilledFrame) -> bool:
     name = frame.wording.relation.name
     if name in _UNQUALIFIED:
         allowed = _AFTER_ABSTENTION
+    if frame.wording.aspect == "past":
+        return bool(_AFTER_VALUE.match(_text_after(frame)))
     if name in _NO_PURPOSE and _NO_PURPOSE[name].match(frame.rest):
         return False
     ends = allowed.match(frame.rest) or (event and _SINCE_THEN.match(frame.rest))
@@ -705,6 +730,7 @@ def _statement(who: Person, frame: FilledFrame) -> Statement:
     # Somebody's wedding is an event of the user's life; their home is a fact about them.
     others = (not who.is_user or bool(who.name)) and relation.name != "event"
     about_user = relation.subject and render(relation.subject, who, frame)
+    period = _stated_period(frame)
     return Statement(
         content=render(relation.ended if retracts else relation.content, who, frame),
         category="person" if others and not who.is_user else relation.category,
@@ -714,6 +740,8 @@ def _statement(who: Person, frame: FilledFrame) -> Statement:
         value=frame.value or None,
         relation=relation.name,
         needs_day=frame.wording.aspect == "plan" or bool(_AGO.match(frame.groups.get("when", ""))),
+        valid_from=period and period.valid_from,
+        valid_to=period and period.valid_to,
     )
 
 

@@ -45,7 +45,10 @@ async def memories(
     ] = None,
     include_forgotten: bool = False,
     valid_at: Annotated[
-        str | None, Query(description="Only memories that are true at this time.")
+        str | None,
+        Query(
+            description="Only memories that are true at this time, or in this `2023` or `2023-05`."
+        ),
     ] = None,
     as_of: Annotated[str | None, Query(description="A position of the log, or a time.")] = None,
     limit: Annotated[int, Query(ge=1, le=schemas.MAX_LISTED)] = 50,

@@ -248,7 +248,10 @@ class RecallRequest(_RequestModel):
     where: dict[str, Any] | None = Field(
         None, description='Conditions, such as `{"metadata.team": {"in": ["a", "b"]}}`.'
     )
-    valid_at: Time | None = Field(None, description="Only memories that are true at this time.")
+    valid_at: Time | None = Field(
+        None,
+        description="Only memories that are true at this time, or in this `2023` or `2023-05`.",
+    )
     as_of: Time | None = None
     ranking: str | None = None
     min_score: float | None = Field(None, description="Hits with a lower score are left out.")
