@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from reverie.model import Proposal
-from reverie.prompt.escape import escape_line
+from reverie.prompt.escape import escape_line, subject_prefix
 
 # How many proposals one prompt asks about, the newest: a person answers one or two at a time.
 MAX_ASKED = 3
@@ -31,7 +31,10 @@ def render_questions(waiting: Sequence[tuple[str, Proposal]], answer: str) -> st
     if not waiting:
         return ""
     shown = waiting[-MAX_ASKED:]
-    lines = [f"- [proposal {name}] {escape_line(each.content)}" for name, each in shown]
+    lines = [
+        f"- [proposal {name}] {subject_prefix(each.subject)}{escape_line(each.content)}"
+        for name, each in shown
+    ]
     left = len(waiting) - len(shown)
     more = [f"{left} older one{'s wait' if left > 1 else ' waits'} too."] if left else []
     return "\n".join([HEADING.format(answer=answer), *lines, *more]) + "\n"

@@ -35,9 +35,15 @@ def format_memory(memory: Memory) -> str:
 
 
 def format_proposal(proposal: Proposal) -> str:
-    """``[proposal id] (category, date) content``."""
+    """``[proposal id] (category, date) [subject] content``; it may have no subject."""
     about = f"({escape_name(proposal.category)}, {_day(proposal.proposed_at)})"
-    return f"[proposal {proposal.id}] {about} {escape_line(proposal.content)}"
+    content = f"{subject_prefix(proposal.subject)}{escape_line(proposal.content)}"
+    return f"[proposal {proposal.id}] {about} {content}"
+
+
+def proposal_values(proposal: Proposal) -> dict[str, Any]:
+    about = {"subject": proposal.subject} if proposal.subject else {}
+    return {"id": proposal.id, **about, "content": proposal.content}
 
 
 def format_hit(hit: Hit) -> str:

@@ -121,7 +121,7 @@ async def _proposals(scoped: ToolScope, given: dict[str, Any]) -> ToolResult:
     values = {
         "memories": [],
         "more": len(waiting) > limit,
-        "proposals": [{"id": each.id, "content": each.content} for each in shown],
+        "proposals": [*map(mcp_format.proposal_values, shown)],
     }
     if not shown:
         return ToolResult("Nothing waits for consent.", values)
