@@ -183,7 +183,8 @@ class SpaceVerbs:
         the same arguments returns the first result. ``metadata`` is any JSON object of up to
         16 KiB. ``valid_from`` and ``valid_to`` (exclusive) say when it is true. ``private`` needs
         the handle of a session: only that session recalls the memory. Through such a handle the
-        ``origin`` is the session's latest event, unless it is given.
+        ``origin`` is the session's latest event, or the session alone before its first event,
+        unless it is given.
         """
     async def remember_many(
         self, items: Iterable[NewMemory | str], *, key: str | None = None
@@ -411,8 +412,8 @@ class SessionVerbs:
     async def remember(self, content: str, **options: Unpack[RememberOptions]) -> Memory:
         """Remember something said in this session; see ``Space.remember``.
 
-        Its origin is the latest event of this session. With ``private=True`` only this session
-        recalls it.
+        Its origin is the latest event of this session, or the session before its first event. With
+        ``private=True`` only this session recalls it.
         """
     async def remember_many(
         self, items: Iterable[NewMemory | str], *, key: str | None = None

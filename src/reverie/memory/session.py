@@ -187,8 +187,8 @@ class Session:
     def remember(self, content: str, **options: Unpack[RememberOptions]) -> Memory:
         """Remember something said in this session; see ``Space.remember``.
 
-        Its origin is the latest event of this session. With ``private=True`` only this session
-        recalls it.
+        Its origin is the latest event of this session, or the session before its first event. With
+        ``private=True`` only this session recalls it.
         """
         return self.space.remember(content, **options)
 

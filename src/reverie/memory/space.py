@@ -224,7 +224,8 @@ class Space:
         the same arguments returns the first result. ``metadata`` is any JSON object of up to
         16 KiB. ``valid_from`` and ``valid_to`` (exclusive) say when it is true. ``private`` needs
         the handle of a session: only that session recalls the memory. Through such a handle the
-        ``origin`` is the session's latest event, unless it is given.
+        ``origin`` is the session's latest event, or the session alone before its first event,
+        unless it is given.
         """
         validate.check_key(key)
         if private and self._author.scope.session is None:
@@ -744,17 +745,19 @@ class Space:
     def _with_origin(self, w: Writer, stamp: WriteStamp) -> WriteStamp:
         """Let a write through the handle of a session name that session's latest event.
 
-        The origin is no part of a repeated request: the session may have gone on since.
+        Before its first event, the origin is the session with sequence 0. The origin is no part of
+        a repeated request: the session may have gone on since.
         """
         session = self._author.scope.session
         if session is None or stamp.origin is not None:
             return stamp
+        origin = Origin(session, 0)
         owner = find_target(w.tx, w.author.scope, session_target(session, self._forked_from))
-        if owner is None:
-            return stamp
-        ranges = sessions.lineage(w.tx, owner, session, self._forked_from)
-        last = sessions.last_event(w.tx, owner, ranges)
-        return stamp if last is None else stamp._replace(origin=Origin(last.session, last.sequence))
+        if owner is not None:
+            ranges = sessions.lineage(w.tx, owner, session, self._forked_from)
+            last = sessions.last_event(w.tx, owner, ranges)
+            origin = origin if last is None else Origin(last.session, last.sequence)
+        return stamp._replace(origin=origin)
 
     def _new_memory(self, session: str | None) -> Target:
         """Return where a new memory belongs; a private one belongs where its session is."""
