@@ -344,10 +344,10 @@ class Session:
             self._freeze_profile()
         with self._runtime.engine.read() as tx:
             owner = self._owner(tx)
-            owners = visible_owners(tx, self._author.scope)
             ranges = [] if owner is None else self._lineage(tx, owner)
             known = context.read_inputs(
-                tx, self._runtime, owners, owner, ranges, budget, count_tokens, update_tool
+                *(tx, self._runtime, self._author.scope),
+                *(owner, ranges, budget, count_tokens, update_tool),
             )
         latest = known.latest
         asked = (
@@ -503,9 +503,8 @@ def build_context(
     wanted = runtime.settings.context_tokens if tokens is None else tokens
     budget = validate.check_limit(wanted, MAX_EVENTS, "tokens")
     with runtime.engine.read() as tx:
-        owners = visible_owners(tx, space.author.scope)
         known = context.read_inputs(
-            tx, runtime, owners, None, [], budget, count_tokens, update_tool
+            tx, runtime, space.author.scope, None, [], budget, count_tokens, update_tool
         )
     sought = Query(query, context.MAX_RECALLED, ranking=space.ranking, min_score=space.floor)
     hits = space.run_query(sought) if query.strip() else []

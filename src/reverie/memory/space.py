@@ -615,12 +615,7 @@ class Space:
     def proposals(self, *, include_answered: bool = False) -> list[Proposal]:
         """List the proposals that wait for an answer, or all of them, the oldest first."""
         with self._runtime.engine.read() as tx:
-            found = [
-                proposal
-                for owner in writable_owners(tx, self._author.scope)
-                for proposal in proposals.list_proposals(tx, owner, answered=include_answered)
-            ]
-        return sorted(found, key=lambda proposal: proposal.proposed_at)
+            return proposals.list_in_scope(tx, self._author.scope, answered=include_answered)
 
     def accept(self, proposal: str, *, key: str | None = None) -> Memory:
         """Remember a proposed fact; if it was accepted before, return the same memory."""

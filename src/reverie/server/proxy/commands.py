@@ -152,9 +152,9 @@ def _undo(space: Space) -> str:
 
 def proposal_notice(space: Space) -> str:
     """Return what to tell the model about proposals that wait for the person; empty if nothing."""
-    if not consent.asks_first(space.runtime.settings.write_policy) or not space.proposals():
+    if not consent.asks_first(space.runtime.settings.write_policy):
         return ""
-    return consent.render_questions([(each.id, each) for each in space.proposals()], ANSWER_HINT)
+    return consent.render_questions(space.proposals(), ANSWER_HINT)
 
 
 def _proposals(space: Space) -> str:
