@@ -472,11 +472,11 @@ class SessionVerbs:
 
         ``query`` is what to recall for, by default the user's last message. ``tokens`` is the
         budget, by default the setting ``context_tokens`` (4000). The profile is the same bytes in
-        every context of this session, until ``refresh_profile``; it is shortened once, when the
-        history grows long. With ``freeze=False`` nothing is written, and a session that has not
-        seen the profile yet sees the current one. Hits below ``Space.floor`` are not in it.
-        ``update_tool`` is the name of the model's tool to change a memory, if it has one: the
-        profile mentions it.
+        every context of this session, until ``refresh_profile``; it is shortened in a few steps, as
+        the history grows, if it needs the room. With ``freeze=False`` nothing is written, and a
+        session that has not seen the profile yet sees the current one. Hits below ``Space.floor``
+        are not in it. ``update_tool`` is the name of the model's tool to change a memory, if it has
+        one: the profile mentions it.
         """
     async def prompt_additions(
         self,
