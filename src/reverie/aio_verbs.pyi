@@ -186,7 +186,8 @@ class SpaceVerbs:
         similar. The same ``key`` with the same arguments returns the first result. ``metadata`` is
         any JSON object of up to 16 KiB. ``valid_from`` and ``valid_to`` (exclusive) say when it is
         true. ``private`` needs the handle of a session: only that session recalls the memory.
-        Through such a handle the ``origin`` is the session's latest event, unless it is given.
+        Through such a handle the ``origin`` is the session's latest event, or the session alone
+        before its first event, unless it is given.
         """
     async def remember_many(
         self, items: Iterable[NewMemory | str], *, key: str | None = None
@@ -420,8 +421,8 @@ class SessionVerbs:
     async def remember(self, content: str, **options: Unpack[RememberOptions]) -> Memory:
         """Remember something said in this session; see ``Space.remember``.
 
-        Its origin is the latest event of this session. With ``private=True`` only this session
-        recalls it.
+        Its origin is the latest event of this session, or the session before its first event. With
+        ``private=True`` only this session recalls it.
         """
     async def remember_many(
         self, items: Iterable[NewMemory | str], *, key: str | None = None
@@ -480,11 +481,11 @@ class SessionVerbs:
 
         ``query`` is what to recall for, by default the user's last message. ``tokens`` is the
         budget, by default the setting ``context_tokens`` (4000). The profile is the same bytes in
-        every context of this session, until ``refresh_profile``; it is shortened once, when the
-        history grows long. With ``freeze=False`` nothing is written, and a session that has not
-        seen the profile yet sees the current one. Hits below ``Space.floor`` are not in it.
-        ``update_tool`` is the name of the model's tool to change a memory, if it has one: the
-        profile mentions it.
+        every context of this session, until ``refresh_profile``; it is shortened in a few steps, as
+        the history grows, if it needs the room. With ``freeze=False`` nothing is written, and a
+        session that has not seen the profile yet sees the current one. Hits below ``Space.floor``
+        are not in it. ``update_tool`` is the name of the model's tool to change a memory, if it has
+        one: the profile mentions it.
         """
     async def prompt_additions(
         self,

@@ -105,7 +105,10 @@ def optional_datetime(ms: int | None) -> datetime | None:
 
 
 class Origin(NamedTuple):
-    """The event (session and sequence) that a memory or a proposal was learned from."""
+    """The event (session and sequence) that a memory or a proposal was learned from.
+
+    Sequence 0: the session alone, because it had no event yet.
+    """
 
     session: str
     sequence: int

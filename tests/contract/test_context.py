@@ -77,14 +77,12 @@ def test_context_has_its_parts_in_order(stores: Stores) -> None:
     session.append_many([user("a plan"), reply("hi"), user("where was the zebra?")])
     session.write_summary("They said hello.", upper=2, expected_epoch=0)
     proposal = propose(space, "The user looks for a zebra", Origin("s", 3))
-    propose(space, "of another session", Origin("t", 1))
     context = session.context()
     assert context.profile == space.profile() and known.id in context.profile
     assert context.summary == "Rolling session summary:\nThey said hello.\n"
     assert recalled(context)[0] == "A zebra was seen in Lisbon"
     assert context.history == (user("where was the zebra?"),)
     assert f"[proposal {proposal}] The user looks for a zebra" in context.notices
-    assert "another session" not in context.notices
     parts = [context.profile, context.summary, context.recalled, context.notices]
     places = [context.system.index(part.strip()) for part in parts]
     assert places == sorted(places) and places[0] == 0
@@ -107,6 +105,34 @@ def test_context_shows_new_learned_memories_with_write_policy_notify(stores: Sto
     assert stores.open(write_policy="silent").space("ana").session("s").context().notices == ""
     session.append_many([reply("Well"), user("Then?"), reply("Well"), user("So?")])
     assert session.context().notices == ""
+
+
+def test_context_asks_about_proposals_in_any_conversation_of_their_user(stores: Stores) -> None:
+    """Of many the newest are asked about, and a line says how many more wait."""
+    store = stores.open(write_policy="ask")
+    ana, bo = (store.space("team", user=name) for name in ("ana", "bo"))
+    ana.session("s").append(user("one"))
+    ids = [propose(ana, f"proposal {number}", Origin("s", 1)) for number in range(5)]
+    ana.session("t").append(user("Good morning"))
+    for context in (
+        ana.session("s").context(),
+        ana.session("t").context(),
+        ana.session("unborn").context("a question"),
+        ana.context("a question"),
+    ):
+        heading, *waiting, last = context.notices.splitlines()
+        assert "Unless you asked in this conversation already" in heading
+        assert waiting == [f"- [proposal {ids[at]}] proposal {at}" for at in (2, 3, 4)]
+        assert last == "2 older ones wait too."
+    assert bo.context("a question").notices == bo.session("t").context().notices == ""
+    ana.reject(ids[0])
+    assert ana.context("").notices.endswith("\n1 older one waits too.\n")
+    for id in ids[1:]:
+        ana.accept(id)
+    assert ana.context("").notices == "" == ana.session("t").context().notices
+    propose(ana, "a last one", Origin("s", 1))
+    silent = stores.open(write_policy="silent").space("team", user="ana")
+    assert silent.context("").notices == ""
 
 
 def test_context_of_an_empty_space_is_empty(stores: Stores) -> None:

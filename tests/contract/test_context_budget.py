@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from reverie import ContextTooSmall, Session, Space
 from reverie.embed.tokens import count_tokens
 from reverie.prompt.context import message_tokens
+from reverie.prompt.profile import LEFT_OUT
 from reverie.prompt.session_summary import SUMMARY_HEADING
 from tests.conftest import PROVE, Stores
 from tests.messages import Message, reply, user
@@ -189,20 +190,33 @@ def facts(space: Space, number: int) -> list[str]:
     ]
 
 
-def test_profile_takes_the_room_that_the_history_leaves(space: Space) -> None:
-    ids = facts(space, 60)
+def test_profile_takes_the_room_that_nothing_else_needs(space: Space) -> None:
+    """Facts of the default category have no priority: all of them are shown while they fit."""
+    told = ["The user's wife is Ana", "Her children are Mia and Leo", "Leo is allergic to nuts"]
+    important = [space.remember(content).id for content in told]
+    for number in range(57):
+        space.remember(f"Trivia {number}: {SENTENCES['english'] * 2}and so on")
     session = space.session("s")
-    session.append(user("Hello, which station is it?"))
-    context = session.context()
-    assert all(id in context.profile for id in ids[20:]), "half of the context"
-    assert count_tokens(context.profile) <= 2000
-    alone = space.context("Which station is it?")
-    assert all(id in alone.profile for id in ids), "three quarters of it"
-    assert alone.tokens <= 4000
+    session.append(user("hello there"))
+    for context in (session.context("…", tokens=4000), space.context("…", tokens=4000)):
+        assert context.profile.count("- [id:") == 60 and LEFT_OUT not in context.profile
+        assert all(id in context.profile for id in important)
+        assert 3000 < context.tokens <= 4000
 
 
-def test_profile_yields_its_room_once_the_history_is_long(space: Space) -> None:
-    facts(space, 60)
+def test_profile_leaves_room_for_recalled_memories_that_it_leaves_out(space: Space) -> None:
+    ids = facts(space, 200)
+    session = space.session("s")
+    session.append(user("Hello, which station is Fact 3?"))
+    for context in (session.context(), space.context("Which station is Fact 3?")):
+        assert ids[3] not in context.profile and ids[3] in context.recalled
+        assert 3000 < context.tokens <= 4000
+    alone = space.context("")
+    assert alone.recalled == "" and 3600 < count_tokens(alone.profile) <= 4000
+
+
+def test_profile_yields_its_room_in_few_steps_as_the_history_grows(space: Space) -> None:
+    facts(space, 100)
     session = space.session("s")
     profiles = []
     for turn in range(30):
@@ -211,6 +225,20 @@ def test_profile_yields_its_room_once_the_history_is_long(space: Space) -> None:
         if context.profile not in profiles:
             profiles.append(context.profile)
         assert context.profile == profiles[-1], "it never grows again"
-    wide, narrow = profiles
-    assert count_tokens(narrow) <= 1000 < count_tokens(wide) <= 2000
+        assert context.tokens > 2700, "what nothing else needs"
+    assert count_tokens(profiles[-1]) <= 1000 and count_tokens(profiles[0]) > 2800
+    assert len(profiles) < 9
     assert len(context.history) > 20
+
+
+def test_newest_exchange_is_not_cut_while_there_is_room(space: Space) -> None:
+    session = space.session("s")
+    talk(session, SENTENCES["japanese"], 0, 40)
+    text = (SENTENCES["japanese"] * 40)[:1143]
+    session.append_many([user("どう思いますか。"), reply(text)])
+    lines = "\n".join(f"- [{n}] user: {SENTENCES['japanese']}" for n in range(40))
+    session.write_summary(lines, upper=38, expected_epoch=0)
+    assert session.context("", tokens=4000).history[-1] == reply(text)
+    for tokens in (700, 900, 1200, 1500):
+        context = session.context("", tokens=tokens)
+        assert context.history[-1] == reply(text) or context.tokens > tokens - 40, tokens

@@ -176,7 +176,7 @@ def test_hybrid_recall_without_an_embedder_is_reported_as_degraded(stores: Store
     assert hit.id == memory.id and "embedder" in str(hit.parts["degraded"])
     assert "degraded" not in space.recall("zebra", mode="keyword", explain=True)[0].parts
     assert "embedder" in str(space.recall("zebra", explain=True, as_of=1)[0].parts["degraded"])
-    with pytest.raises(EmbedderMissing):
+    with pytest.raises(EmbedderMissing, match="or set REVERIE_EMBEDDER=local$"):
         space.recall("zebra", mode="vector")
     with pytest.raises(EmbedderMissing):
         space.recall("zebra", mode="vector", as_of=1)
@@ -229,7 +229,7 @@ def test_given_query_vector_works_with_as_of(stores: Stores) -> None:
     hits = space.recall("zebra", query_embedding=given, as_of=1, explain=True)
     assert embedder.asked == 0, "an as-of recall must not call a remote embedder"
     assert "degraded" in hits[0].parts
-    with pytest.raises(EmbedderMissing):
+    with pytest.raises(EmbedderMissing, match="REVERIE_EMBEDDER=local and run 'reverie reembed'"):
         space.recall("zebra", mode="vector", query_embedding=given, as_of=1)
 
 

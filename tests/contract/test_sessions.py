@@ -533,9 +533,48 @@ def test_write_through_a_session_names_its_latest_event_and_is_not_private(
     assert space.history(given.id)[0].origin == Origin("s", 1)
     outside = space.remember("Tigers swim")
     assert space.history(outside.id)[0].origin is None
-    unborn = space.session("no events").remember("Bears fish")
-    assert space.history(unborn.id)[0].origin is None
     assert store.verify().ok
+
+
+def test_session_without_events_is_the_origin_of_what_is_remembered_in_it(store: Store) -> None:
+    """Over MCP and REST a client names its session, whose messages it never stores."""
+    space = store.space("ana")
+    session = space.session("Z")
+    memory = session.remember("Bears fish")
+    many = session.remember_many(["Wolves hunt"])[0]
+    session.space.revise(memory.id, "Bears sleep")
+    assert [version.origin for version in space.history(memory.id)] == [Origin("Z", 0)] * 2
+    assert space.history(many.id)[0].origin == Origin("Z", 0)
+    assert not space.sessions(), "it names a session, and makes none"
+    (hit,) = space.recall("bears sleep", limit=1)
+    assert hit.id == memory.id
+    session.append(user("one"))
+    assert space.history(session.remember("Cats climb").id)[0].origin == Origin("Z", 1)
+    fork = space.follow([user("one"), user("two")], session="Z")
+    assert space.history(fork.remember("Dogs dig").id)[0].origin == Origin("Z", 2)
+    assert store.verify().ok
+    records = list(space.export())
+    copy = store.space("copy")
+    copy.import_records(records)
+    assert copy.history(memory.id)[0].origin == Origin("Z", 0)
+    space.erase(memory.id, with_source=True)
+    assert store.verify().ok
+
+
+def test_session_without_events_does_not_hide_the_event_a_memory_came_from(store: Store) -> None:
+    space = store.space("ana")
+    session = space.session("s")
+    said = session.append(user("My zebra Tom grazes beside the river in the evening"))
+    memory = session.remember("Tom is a zebra")
+    position = space.position()
+    space.session("Z").space.revise(memory.id, "Tom is an old zebra")
+
+    def lent(query: str, **options: Any) -> list[Any]:
+        hits = space.recall(query, explain=True, **options)
+        return [hit.parts.get("origin") for hit in hits if hit.event is not None]
+
+    assert said.sequence == 1 and lent("Tom old zebra")[0]
+    assert lent("Tom old zebra", as_of=position + 1)[0]
 
 
 def test_fork_without_events_names_the_event_it_continues_as_origin(space: Space) -> None:

@@ -151,8 +151,12 @@ def with_subject(subject: str | None, content: str | None) -> str:
 
 
 def event_id(origin: Origin) -> str:
-    """Return the id that recalls give an event: its session and sequence."""
-    return f"{to_line(origin.session)}:{origin.sequence}"
+    """Return the id that recalls give an event: its session and sequence.
+
+    An origin that is a session alone has no sequence.
+    """
+    session = to_line(origin.session)
+    return f"{session}:{origin.sequence}" if origin.sequence else session
 
 
 def bar(part: float) -> str:

@@ -491,10 +491,14 @@ def entry_time(tx: Transaction, owner: Owner, position: int) -> int:
 
 
 def origins_at(tx: Transaction, owner: Owner, position: int) -> dict[str, Origin]:
-    """The origin of each memory as of a position: that of its newest version that names one."""
+    """The origin of each memory as of a position: the event that its newest version with one names.
+
+    An origin that is a session alone names no event.
+    """
     rows = tx.all(
         "SELECT memory, origin_session, origin_sequence FROM log WHERE space = ? AND owner = ? "
-        "AND position <= ? AND memory IS NOT NULL AND origin_session IS NOT NULL ORDER BY position",
+        "AND position <= ? AND memory IS NOT NULL AND origin_session IS NOT NULL "
+        "AND origin_sequence > 0 ORDER BY position",
         (*owner, position),
     )
     return {memory: Origin(session, sequence) for memory, session, sequence in rows}

@@ -140,13 +140,14 @@ def memory_candidates(
     lengths = {source.first_position: source.terms for source in sources}
     candidates: dict[int, Candidate] = {}
     for part in _chunks(lengths, PADDING):
-        # Ordered by version: the newest version that names an origin is assigned last.
+        # Ordered by version: the newest version that names an event is assigned last.
         for first_position, position, at, first, passages, session, sequence, *more in tx.all(
             "SELECT m.born, m.position, m.at, m.first_passage, m.passages, "
             "o.origin_session, o.origin_sequence, m.memory, m.version, "
             "m.valid_from, m.valid_to FROM memories m "
             "LEFT JOIN log o ON o.space = m.space AND o.memory = m.memory "
-            "AND o.origin_session IS NOT NULL WHERE m.space = ? AND m.owner = ? "
+            "AND o.origin_session IS NOT NULL AND o.origin_sequence > 0 "
+            "WHERE m.space = ? AND m.owner = ? "
             f"AND m.born IN ({_placeholders(part)}) AND (m.expires_at IS NULL OR m.expires_at > ?) "
             "ORDER BY o.version",
             (*owner, *part, now),

@@ -187,8 +187,8 @@ class Session:
     def remember(self, content: str, **options: Unpack[RememberOptions]) -> Memory:
         """Remember something said in this session; see ``Space.remember``.
 
-        Its origin is the latest event of this session. With ``private=True`` only this session
-        recalls it.
+        Its origin is the latest event of this session, or the session before its first event. With
+        ``private=True`` only this session recalls it.
         """
         return self.space.remember(content, **options)
 
@@ -330,11 +330,11 @@ class Session:
 
         ``query`` is what to recall for, by default the user's last message. ``tokens`` is the
         budget, by default the setting ``context_tokens`` (4000). The profile is the same bytes in
-        every context of this session, until ``refresh_profile``; it is shortened once, when the
-        history grows long. With ``freeze=False`` nothing is written, and a session that has not
-        seen the profile yet sees the current one. Hits below ``Space.floor`` are not in it.
-        ``update_tool`` is the name of the model's tool to change a memory, if it has one: the
-        profile mentions it.
+        every context of this session, until ``refresh_profile``; it is shortened in a few steps, as
+        the history grows, if it needs the room. With ``freeze=False`` nothing is written, and a
+        session that has not seen the profile yet sees the current one. Hits below ``Space.floor``
+        are not in it. ``update_tool`` is the name of the model's tool to change a memory, if it has
+        one: the profile mentions it.
         """
         if query is not None and not isinstance(query, str):
             raise InvalidInput("query must be text")
@@ -344,10 +344,10 @@ class Session:
             self._freeze_profile()
         with self._runtime.engine.read() as tx:
             owner = self._owner(tx)
-            owners = visible_owners(tx, self._author.scope)
             ranges = [] if owner is None else self._lineage(tx, owner)
+            scope = self._author.scope
             known = context.read_inputs(
-                tx, self._runtime, owners, owner, ranges, budget, count_tokens, update_tool
+                tx, self._runtime, scope, owner, ranges, budget, count_tokens, update_tool
             )
         latest = known.latest
         asked = (
@@ -502,13 +502,12 @@ def build_context(
     runtime = space.runtime
     wanted = runtime.settings.context_tokens if tokens is None else tokens
     budget = validate.check_limit(wanted, MAX_EVENTS, "tokens")
-    with runtime.engine.read() as tx:
-        owners = visible_owners(tx, space.author.scope)
-        known = context.read_inputs(
-            tx, runtime, owners, None, [], budget, count_tokens, update_tool
-        )
     sought = Query(query, context.MAX_RECALLED, ranking=space.ranking, min_score=space.floor)
     hits = space.run_query(sought) if query.strip() else []
+    with runtime.engine.read() as tx:
+        known = context.read_inputs_alone(
+            tx, runtime, space.author.scope, hits, budget, count_tokens, update_tool
+        )
     return context.assemble(known, hits, budget, count_tokens, update_tool)
 
 

@@ -228,7 +228,8 @@ class Space:
         similar. The same ``key`` with the same arguments returns the first result. ``metadata`` is
         any JSON object of up to 16 KiB. ``valid_from`` and ``valid_to`` (exclusive) say when it is
         true. ``private`` needs the handle of a session: only that session recalls the memory.
-        Through such a handle the ``origin`` is the session's latest event, unless it is given.
+        Through such a handle the ``origin`` is the session's latest event, or the session alone
+        before its first event, unless it is given.
         """
         validate.check_key(key)
         if private and self._author.scope.session is None:
@@ -620,12 +621,7 @@ class Space:
     def proposals(self, *, include_answered: bool = False) -> list[Proposal]:
         """List the proposals that wait for an answer, or all of them, the oldest first."""
         with self._runtime.engine.read() as tx:
-            found = [
-                proposal
-                for owner in writable_owners(tx, self._author.scope)
-                for proposal in proposals.list_proposals(tx, owner, answered=include_answered)
-            ]
-        return sorted(found, key=lambda proposal: proposal.proposed_at)
+            return proposals.list_in_scope(tx, self._author.scope, answered=include_answered)
 
     def accept(self, proposal: str, *, key: str | None = None) -> Memory:
         """Remember a proposed fact; if it was accepted before, return the same memory.
@@ -757,17 +753,19 @@ class Space:
     def _with_origin(self, w: Writer, stamp: WriteStamp) -> WriteStamp:
         """Let a write through the handle of a session name that session's latest event.
 
-        The origin is no part of a repeated request: the session may have gone on since.
+        Before its first event, the origin is the session with sequence 0. The origin is no part of
+        a repeated request: the session may have gone on since.
         """
         session = self._author.scope.session
         if session is None or stamp.origin is not None:
             return stamp
+        origin = Origin(session, 0)
         owner = find_target(w.tx, w.author.scope, session_target(session, self._forked_from))
-        if owner is None:
-            return stamp
-        ranges = sessions.lineage(w.tx, owner, session, self._forked_from)
-        last = sessions.last_event(w.tx, owner, ranges)
-        return stamp if last is None else stamp._replace(origin=Origin(last.session, last.sequence))
+        if owner is not None:
+            ranges = sessions.lineage(w.tx, owner, session, self._forked_from)
+            last = sessions.last_event(w.tx, owner, ranges)
+            origin = origin if last is None else Origin(last.session, last.sequence)
+        return stamp._replace(origin=origin)
 
     def _new_memory(self, session: str | None) -> Target:
         """Return where a new memory belongs; a private one belongs where its session is."""

@@ -32,7 +32,15 @@ if TYPE_CHECKING:
 
     from reverie.protocols import Numbers, Vector
 
+NO_EMBEDDER = "no embedder is configured"
+NO_PGVECTOR = "the database has no pgvector"
 AS_OF_NEEDS_LOCAL = "an as-of recall computes its vectors again, which only a local embedder can"
+# What helps where there are no vectors to search, besides mode "keyword".
+_REMEDIES = {
+    NO_EMBEDDER: "set REVERIE_EMBEDDER=local",
+    NO_PGVECTOR: "install pgvector on the database's server and open the store again",
+    AS_OF_NEEDS_LOCAL: "set REVERIE_EMBEDDER=local and run 'reverie reembed'",
+}
 # Neighbours are read for this many times the limit of the best passages of each list.
 NEIGHBOR_LOOKUP_FACTOR = 2
 # By how much the number of candidates grows when they lead to too few hits.
@@ -79,14 +87,14 @@ def prepare_query_vector(
     embedder = runtime.embedder
     reason = None
     if embedder is None:
-        reason = "no embedder is configured"
+        reason = NO_EMBEDDER
     elif local_only and embedder.remote:
         reason = AS_OF_NEEDS_LOCAL
     elif not local_only and not runtime.engine.supports_vector_search:
-        reason = "the database has no pgvector"
+        reason = NO_PGVECTOR
     if embedder is None or reason is not None:
-        if query.mode == "vector":
-            raise EmbedderMissing(f"{reason}: use mode='keyword', or set REVERIE_EMBEDDER=local")
+        if query.mode == "vector" and reason is not None:
+            raise EmbedderMissing(f"{reason}: use mode='keyword', or {_REMEDIES[reason]}")
         return QueryVector(None, None, reason)
     if given is not None or not embedder.remote:
         return QueryVector(embedder, given, None)

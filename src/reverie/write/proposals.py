@@ -10,7 +10,7 @@ from reverie.engine import index, index_check, log
 from reverie.engine.index import MemoryRow
 from reverie.engine.log import LogEntry
 from reverie.errors import Conflict, KeyConflict, NotFound
-from reverie.model import UNNAMED, Memory, Op, Origin, Proposal
+from reverie.model import UNNAMED, Memory, Op, Origin, Proposal, Scope
 from reverie.protocols import Owner, Transaction
 from reverie.write import owners, validate
 from reverie.write.owners import Target
@@ -332,6 +332,16 @@ def exists(tx: Transaction, owner: Owner, proposal: str) -> bool:
 def list_proposals(tx: Transaction, owner: Owner, *, answered: bool = False) -> list[Proposal]:
     """List the proposals without an answer, or with ``answered`` all of them, the oldest first."""
     return _read(tx, owner, "" if answered else " AND p.answer IS NULL", ())
+
+
+def list_in_scope(tx: Transaction, scope: Scope, *, answered: bool = False) -> list[Proposal]:
+    """List the proposals that a handle of this scope may answer, the oldest first."""
+    found = [
+        proposal
+        for owner in owners.writable_owners(tx, scope)
+        for proposal in list_proposals(tx, owner, answered=answered)
+    ]
+    return sorted(found, key=lambda proposal: proposal.proposed_at)
 
 
 def _read(tx: Transaction, owner: Owner, condition: str, values: tuple[str, ...]) -> list[Proposal]:

@@ -265,8 +265,9 @@ def test_keyword_recall_works_without_pgvector(
             assert asked(store, "keyword") == wanted["keyword"]
             hits = store.space("s", user="alice").recall("river", explain=True)
             assert hits and all("pgvector" in str(hit.parts["degraded"]) for hit in hits)
-            with pytest.raises(EmbedderMissing, match="pgvector"):
+            with pytest.raises(EmbedderMissing, match="install pgvector") as refused:
                 asked(store, "vector")
+            assert "REVERIE_EMBEDDER" not in str(refused.value), "it would not help"
             assert store.doctor()["pgvector"] == "none"
             assert rows(store, "SELECT passage, embedding::text FROM vectors ORDER BY 1") == vectors
             assert store.verify().ok

@@ -317,6 +317,22 @@ def test_mcp_context_tells_the_model_what_to_ask_under_the_policy_ask(serve: Ser
         assert "The user likes tea" not in over_http(silent, ask, headers=headers)
 
 
+def test_mcp_shows_the_subject_of_a_proposal(serve: Serve) -> None:
+    asking = serve(write_policy="ask")
+    space = asking.store.space("default")
+    space.session("chat").append({"role": "user", "content": "one"})
+    propose(space, "He is allergic to nuts", Origin("chat", 1), subject="Leo")
+
+    async def read(client: Client) -> list[Any]:
+        listed = await client.call_tool("memories", {"proposals": True})
+        return [listed, await client.call_tool("context", {"query": "tea"})]
+
+    listed, known = over_http(asking, read)
+    for shown in (listed, known):
+        assert "[Leo] He is allergic to nuts" in text_of(shown)
+    assert listed.structured_content["proposals"][0]["subject"] == "Leo"
+
+
 def test_mcp_context_tells_what_was_just_remembered_while_a_proposal_waits(serve: Serve) -> None:
     asking = serve(write_policy="ask", learn="rules")
     space = asking.store.space("default")

@@ -84,6 +84,15 @@ def test_proposals_command_lists_what_waits_by_id(proxy: Proxy) -> None:
     assert f"• [{oslo}] {OSLO}\n• [{tea}] {TEA}" in listed and "/memory keep" in listed
 
 
+def test_proposals_are_shown_with_their_subject(proxy: Proxy) -> None:
+    it = asking(proxy)
+    propose(it.space, "He is allergic to nuts", Origin("earlier", 1), subject="Leo")
+    (leo,) = ids(it)
+    assert f"[proposal {leo}] [Leo] He is allergic to nuts" in sent(it)
+    listed = command_reply(it, "/memory proposals")
+    assert f"[{leo}] [Leo] He is allergic to nuts" in listed
+
+
 def test_proposals_keep_their_names_when_others_are_answered(proxy: Proxy) -> None:
     it = asking(proxy, OSLO, TEA)
     oslo, tea = ids(it)

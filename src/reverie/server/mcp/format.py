@@ -21,6 +21,10 @@ WEAK_NOTICE = "Weak matches, which may have nothing to do with the query:"
 MAX_SHOWN = 700
 MAX_WHOLE = 20_000
 MAX_VERSIONS = 20
+# What the line of a version shows of a label that it changed.
+MAX_LABEL = 200
+_TIMES = ("valid_from", "valid_to")
+_LABELS = ("category", "subject", "tags", "metadata", *_TIMES)
 # Fields that are given only when they are set.
 _OPTIONAL = (
     *("subject", "tags", "source", "metadata"),
@@ -35,9 +39,15 @@ def format_memory(memory: Memory) -> str:
 
 
 def format_proposal(proposal: Proposal) -> str:
-    """``[proposal id] (category, date) content``."""
+    """``[proposal id] (category, date) [subject] content``; it may have no subject."""
     about = f"({escape_name(proposal.category)}, {_day(proposal.proposed_at)})"
-    return f"[proposal {proposal.id}] {about} {escape_line(proposal.content)}"
+    content = f"{subject_prefix(proposal.subject)}{escape_line(proposal.content)}"
+    return f"[proposal {proposal.id}] {about} {content}"
+
+
+def proposal_values(proposal: Proposal) -> dict[str, Any]:
+    about = {"subject": proposal.subject} if proposal.subject else {}
+    return {"id": proposal.id, **about, "content": proposal.content}
 
 
 def format_hit(hit: Hit) -> str:
@@ -80,9 +90,10 @@ def format_versions(versions: Sequence[Version]) -> str:
     """
     left_out = len(versions) - MAX_VERSIONS
     lines = [f"({left_out} older versions are left out)"] if left_out > 0 else []
-    for version in versions[-MAX_VERSIONS:]:
+    for version, before in _newest_versions(versions):
         who = f" by {escape_name(version.actor)}" if version.actor else ""
         why = f" ({escape_name(version.reason)})" if version.reason else ""
+        why += _format_changes(version, _changed_labels(version, before))
         content = version.content or "(erased)"
         shown = content[: _max_chars(version, versions)]
         cut = _cut_mark(len(content) - len(shown))
@@ -91,6 +102,44 @@ def format_versions(versions: Sequence[Version]) -> str:
             f"{subject_prefix(version.subject)}{escape_line(shown)}{cut}"
         )
     return "\n".join([DATA_NOTICE, *lines])
+
+
+def _newest_versions(versions: Sequence[Version]) -> list[tuple[Version, Version | None]]:
+    """The versions that are shown, each with the one before it."""
+    return list(zip(versions, (None, *versions), strict=False))[-MAX_VERSIONS:]
+
+
+def _changed_labels(version: Version, before: Version | None) -> list[str]:
+    """Name what a version changed besides its content; an erased version has no labels."""
+    if before is None or version.content is None or before.content is None:
+        return []
+    return [name for name in _LABELS if getattr(version, name) != getattr(before, name)]
+
+
+def _changed_fields(version: Version, before: Version | None) -> list[str]:
+    is_edited = before is not None and version.content != before.content
+    return [*(["content"] if is_edited else []), *_changed_labels(version, before)]
+
+
+def _format_changes(version: Version, changed: Sequence[str]) -> str:
+    """Say what the labels are now that a version changed: its line shows only the subject."""
+    shown = [
+        f"{name} to {_format_label(name, getattr(version, name))}"
+        for name in changed
+        if name != "subject"
+    ]
+    return f" (changed {', '.join(shown)})" if shown else ""
+
+
+def _format_label(name: str, value: Any) -> str:
+    if not value and value != 0:
+        return "none"
+    if name in _TIMES:
+        return _day(value)
+    text = json.dumps(dict(value), ensure_ascii=False) if name == "metadata" else value
+    text = " ".join(text) if name == "tags" else text
+    cut = _cut_mark(len(text) - MAX_LABEL)
+    return f"{escape_name(text[:MAX_LABEL])}{cut}"
 
 
 def _max_chars(version: Version, versions: Sequence[Version]) -> int:
@@ -128,8 +177,9 @@ def version_values(versions: Sequence[Version]) -> list[dict[str, Any]]:
             "recorded_at": format_time(version.recorded_at),
             **({"actor": version.actor} if version.actor else {}),
             **({"reason": version.reason} if version.reason else {}),
+            **({"changed": changed} if (changed := _changed_fields(version, before)) else {}),
         }
-        for version in versions[-MAX_VERSIONS:]
+        for version, before in _newest_versions(versions)
     ]
 
 

@@ -121,7 +121,7 @@ async def _proposals(scoped: ToolScope, given: dict[str, Any]) -> ToolResult:
     values = {
         "memories": [],
         "more": len(waiting) > limit,
-        "proposals": [{"id": each.id, "content": each.content} for each in shown],
+        "proposals": [*map(mcp_format.proposal_values, shown)],
     }
     if not shown:
         return ToolResult("Nothing waits for consent.", values)
@@ -176,21 +176,20 @@ async def context(scoped: ToolScope, given: dict[str, Any]) -> ToolResult:
         known = await scoped.space.context(query, tokens=tokens, update_tool=tool)
     messages = [HISTORY_HEADING, *map(mcp_format.format_message, known.history)]
     history = "\n".join(messages) if known.history else ""
-    if questions := await _consent_notice(scoped):
-        known = replace(known, notices=replace_questions(known.notices, questions))
+    questions = await _consent_notice(scoped)
+    known = replace(known, notices=replace_questions(known.notices, questions))
     return ToolResult(
         "\n\n".join(filter(None, (known.system, history))) or "Nothing is remembered yet."
     )
 
 
 async def _consent_notice(scoped: ToolScope) -> str:
-    """Return what to ask the user, in any conversation: MCP alone tells nobody that it waits."""
+    """Return what to ask the user, with the tools that answer; nothing where none may be used."""
     if not scoped.may_write:
         return ""
     if not consent.asks_first(scoped.space.handle.runtime.settings.write_policy):
         return ""
-    waiting = [(each.id, each) for each in await scoped.space.proposals()]
-    return consent.render_questions(waiting, ANSWER_HINT)
+    return consent.render_questions(await scoped.space.proposals(), ANSWER_HINT)
 
 
 async def _resolve_as_of(scoped: ToolScope, given: dict[str, Any]) -> dict[str, Any]:

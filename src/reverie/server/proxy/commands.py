@@ -152,9 +152,9 @@ def _undo(space: Space) -> str:
 
 def proposal_notice(space: Space) -> str:
     """Return what to tell the model about proposals that wait for the person; empty if nothing."""
-    if not consent.asks_first(space.runtime.settings.write_policy) or not space.proposals():
+    if not consent.asks_first(space.runtime.settings.write_policy):
         return ""
-    return consent.render_questions([(each.id, each) for each in space.proposals()], ANSWER_HINT)
+    return consent.render_questions(space.proposals(), ANSWER_HINT)
 
 
 def _proposals(space: Space) -> str:
@@ -162,7 +162,7 @@ def _proposals(space: Space) -> str:
     if not waiting:
         return NO_PROPOSALS
     more = len(waiting) - MAX_LISTED
-    lines = [f"• [{each.id}] {escape_line(each.content)}" for each in waiting[:MAX_LISTED]]
+    lines = [*map(_line, waiting[:MAX_LISTED])]
     if more > 0:
         lines.append(f"… and {more} more.")
     return "\n".join(["❔ Not remembered yet:", "", *lines, "", PROPOSALS_FOOTER])
@@ -194,8 +194,8 @@ def _answer_one(space: Space, answer: str, proposal: Proposal) -> str:
     return f"Dropped: '{one_line(rejected.content)}'"
 
 
-def _line(memory: Memory) -> str:
-    return f"• [{memory.id}] {subject_prefix(memory.subject)}{escape_line(memory.content)}"
+def _line(shown: Memory | Proposal) -> str:
+    return f"• [{shown.id}] {subject_prefix(shown.subject)}{escape_line(shown.content)}"
 
 
 # -- the answer in OpenAI's formats ---------------------------------------------------------------

@@ -58,6 +58,8 @@ function entry(version, before) {
 
 function from(origin) {
   if (!origin) return null;
+  // Sequence 0: the session alone, which may have no page.
+  if (!origin.sequence) return el("span", { class: "origin" }, `from ${origin.session}`);
   return el(
     "a",
     { class: "origin", href: route.link("sessions", origin.session, { at: origin.sequence }) },
