@@ -168,7 +168,10 @@ def read_inputs(
     count: TokenCounter,
     update_tool: str | None = None,
 ) -> ContextInputs:
-    """Read what a context is made of, except for the hits. ``owner`` None: of an unborn session."""
+    """Read what a context is made of, except for the hits.
+
+    ``owner`` None: the session has no event yet.
+    """
     owners = visible_owners(tx, scope)
 
     def choose(room: float) -> ChosenProfile:
