@@ -321,9 +321,10 @@ def test_notices_neutralise_markers(made: tuple[Path, dict[str, str]], tmp_path:
     space = stores.open(write_policy="ask").space(FORGED, user=FORGED)
     for plant in PLANTS:
         propose(space, plant.text, Origin("main", 1), subject=plant.name)
-        notices = space.session("main").context("", tokens=50_000).notices
-        assert_inert("notices", notices)
-        assert_shows("notices", notices, plant.canary)
+        for asking in (space.session("main"), space.session("another"), space):
+            notices = asking.context("", tokens=50_000).notices
+            assert_inert("notices", notices)
+            assert_shows("notices", notices, plant.canary)
         asked = commands.proposal_notice(space)
         assert_inert("the proxy's question", asked)
         assert_shows("the proxy's question", asked, plant.canary)
@@ -343,6 +344,7 @@ HELD = re.compile(
 # Public functions that turn what is remembered into text: those for models are walked through here,
 FUNCTIONS_FOR_MODELS = {
     "prompt.consent.render_questions",
+    "prompt.consent.render_waiting",
     "prompt.context.render_hits",
     "prompt.profile.render",
     "server.mcp.format.format_hit",
@@ -512,7 +514,7 @@ def test_text_inserted_by_the_proxy_neutralises_markers(proxy: Proxy) -> None:
 # Modules that turn what is remembered into text for a model, and what they use for it.
 BUILDERS = {
     "learn/prompts.py": {"escape_json"},
-    "prompt/consent.py": {"escape_line"},
+    "prompt/consent.py": {"escape_line", "subject_prefix"},
     "prompt/context.py": {"escape_line", "escape_name", "subject_prefix"},
     "prompt/profile.py": {"escape_line", "escape_name", "subject_prefix"},
     "prompt/session_summary.py": {"escape_lines"},
