@@ -487,3 +487,13 @@ def test_file_seal_detects_edited_session_files() -> None:
         changed[place] ^= 1
         assert render.strip_seal(bytes(changed)) is None
     assert render.strip_seal(b"") is None
+
+
+def test_link_of_a_memory_stays_when_a_session_without_events_changes_it(kept: Kept) -> None:
+    append_turns(kept, "I live in Rome")
+    memory = kept.ana.remember("lives in Rome", origin=Origin("chat", 1))
+    kept.sync()
+    before = kept.document(kept.of(memory)).text("origin")
+    kept.ana.session("empty").space.revise(memory.id, "lives in Turin")
+    kept.sync()
+    assert before and kept.document(kept.of(memory)).text("origin") == before

@@ -54,8 +54,9 @@ class MemoryHistory(NamedTuple):
 
     @property
     def origin(self) -> Origin | None:
-        """The event that the newest version with an origin came from."""
-        return next((entry.origin for entry in reversed(self.entries) if entry.origin), None)
+        """The event that the newest version with one came from; sequence 0 is no event."""
+        origins = (entry.origin for entry in reversed(self.entries))
+        return next((each for each in origins if each is not None and each.sequence), None)
 
     @property
     def subjects(self) -> frozenset[str]:
