@@ -85,6 +85,8 @@ def test_list_shows_pending_proposals(reverie: CommandLine) -> None:
         "subject": None,
         "origin": {"session": "chat", "sequence": 1},
         "source": "model",
+        "valid_from": None,
+        "valid_to": None,
         "answer": None,
         "memory_id": None,
     }

@@ -191,7 +191,7 @@ CHANGES: dict[str, Callable[[Space, str], object]] = {
 
 def narrow_and_wide(session: Session) -> list[str]:
     """Its profile where only some of the memories fit, and where all of them do."""
-    return [session.context(tokens=tokens).profile for tokens in (500, 16_000)]
+    return [session.context(tokens=tokens).profile for tokens in (250, 16_000)]
 
 
 @pytest.mark.parametrize("change", sorted(CHANGES))

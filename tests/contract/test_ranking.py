@@ -333,7 +333,7 @@ BOSS = "Alec is my boss at TechCorp in Hamburg and likes green tea with honey ea
 
 
 def test_near_duplicate_memories_are_one_hit(space: Space) -> None:
-    for text in (BOSS, f"{BOSS}!", BOSS.upper(), f"{BOSS} daily"):
+    for text in (BOSS, f"{BOSS}!", f"{BOSS.upper()}!!", f"{BOSS} daily"):
         space.remember(text)
     other = space.remember("Tea is grown in Assam")
     hits = space.recall("Alec boss green tea", explain=True)

@@ -175,11 +175,11 @@ def test_partial_sync_updates_an_edited_index_after_a_file_was_renamed(kept: Kep
     memory = kept.ana.remember("the alarm rings at ten")
     kept.sync()
     path = kept.of(memory)
-    kept.edit("ana/MEMORY.md", "1 facts", "my facts")
+    kept.edit("ana/MEMORY.md", "1 fact", "my fact")
     kept.move(path, "ana/facts/alarm.md")
     report = kept.sync(path, "ana/facts/alarm.md")
     assert _links(kept) == {"facts/alarm.md"}
-    assert "my facts" in kept.read("ana/MEMORY.conflict-v0.md")
+    assert "my fact" in kept.read("ana/MEMORY.conflict-v0.md")
     assert len(report.conflicts) == 1 and not report.problems
     kept.path("ana/MEMORY.conflict-v0.md").unlink()
     kept.sync()

@@ -454,7 +454,7 @@ def test_index_file_links_to_every_file(kept: Kept) -> None:
     kept.mirror()
     raw = kept.read("ana/MEMORY.md")
     assert kept.of(memory).removeprefix("ana/") in raw
-    assert "1 facts" in raw
+    assert "1 fact" in raw
 
 
 def test_mirror_reads_all_owners_with_one_query(

@@ -372,10 +372,10 @@ def test_edited_session_file_survives_an_append(whole: Kept, name: str) -> None:
 def test_edited_index_survives_a_change(kept: Kept) -> None:
     kept.ana.remember("one")
     kept.sync()
-    kept.edit("ana/MEMORY.md", "1 facts", "my facts")
+    kept.edit("ana/MEMORY.md", "1 fact", "my fact")
     kept.ana.remember("two")
     kept.mirror()
-    assert "my facts" in kept.read("ana/MEMORY.conflict-v0.md")
+    assert "my fact" in kept.read("ana/MEMORY.conflict-v0.md")
     assert "2 facts" in kept.read("ana/MEMORY.md")
 
 
