@@ -104,17 +104,21 @@ class Keyword:
     def __init__(self, path: Path, space: str) -> None:
         self._db = connected(path)
         self._space = self._one("SELECT space FROM spaces WHERE name = ?", space)
-        self._passages = self._one(
-            "SELECT passages FROM statistics WHERE space = ? AND owner = 0", self._space
-        )
+        # Memories are of the shared owner, events of the one of what is said without a user.
+        ((self._owner, self._passages),) = self._db.execute(
+            "SELECT owner, passages FROM statistics WHERE space = ? ORDER BY passages DESC LIMIT 1",
+            (self._space,),
+        ).fetchall()
 
     def _one(self, sql: str, *values: object) -> Any:
         return self._db.execute(sql, values).fetchall()[0][0]
 
     def prepare(self, query: str) -> Weights:
         """The rarest terms of a query, and what each weighs."""
-        count = "SELECT COUNT(*) FROM postings WHERE space = ? AND owner = 0 AND term = ?"
-        known = sorted((self._one(count, self._space, term), term) for term in query_terms(query))
+        count = "SELECT COUNT(*) FROM postings WHERE space = ? AND owner = ? AND term = ?"
+        known = sorted(
+            (self._one(count, self._space, self._owner, term), term) for term in query_terms(query)
+        )
         return {
             term: math.log(1 + (self._passages - found + 0.5) / (found + 0.5))
             for found, term in [pair for pair in known if pair[0]][:TERMS]
@@ -127,9 +131,9 @@ class Keyword:
         return self._db.execute(
             f"WITH q (term, weight) AS (VALUES {', '.join(['(?, ?)'] * len(weights))}) "
             "SELECT p.passage, SUM(q.weight / (1.0 + 0.05 * p.len)) AS score "
-            "FROM q JOIN postings p ON p.term = q.term WHERE p.space = ? AND p.owner = 0 "
+            "FROM q JOIN postings p ON p.term = q.term WHERE p.space = ? AND p.owner = ? "
             f"GROUP BY p.passage ORDER BY score DESC, p.passage DESC LIMIT {CANDIDATES}",
-            (*values, self._space),
+            (*values, self._space, self._owner),
         ).fetchall()
 
     def close(self) -> None:
