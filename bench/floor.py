@@ -52,9 +52,9 @@ ANSWERABLE, UNANSWERABLE, REQUEST = "answerable", "unanswerable", "request"
 LIMIT = 12
 DRAWS = 1_000
 # What each kind counts for in a fit, shared by its queries, alike for every data set.
-SHARES = {ANSWERABLE: 1.0, REQUEST: 1.0, UNANSWERABLE: 0.4}
+SHARES = {ANSWERABLE: 1.0, REQUEST: 0.5, UNANSWERABLE: 0.2}
 RIDGE = 1.0
-BY_WORDS = ("coverage", "strong_terms")
+BY_WORDS = ("coverage", "coverage_by_size", "strong_terms")
 # What a model does without that is for hits found by words alone, or by vectors alone.
 MISSING: Mapping[str, tuple[str, ...]] = {
     "words and vectors": (),

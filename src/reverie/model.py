@@ -467,7 +467,7 @@ class Hit:
 
 
 # Hits with a lower calibrated score get no place in a prompt, unless the settings say otherwise.
-DEFAULT_FLOOR = 0.22
+DEFAULT_FLOOR = 0.39
 
 # Text lengths in the keyword index are below this number. The engine reads a posting as one
 # integer: the number of its passage times this, plus the length of the text.

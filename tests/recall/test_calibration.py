@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import fields
 
 import pytest
@@ -44,6 +45,17 @@ def test_unknown_words_requests_and_large_memories_are_worth_less() -> None:
         QUESTION._replace(passages=10_000),
     ):
         assert worth(worse, STRONG) < worth(QUESTION, STRONG)
+
+
+def test_covered_words_tell_less_in_large_memories() -> None:
+    few, many = (QUESTION._replace(passages=each) for each in (10, 10_000))
+    none = STRONG._replace(coverage=0.0)
+    gains = [logit(worth(each, STRONG)) - logit(worth(each, none)) for each in (few, many)]
+    assert gains[0] > gains[1] > 0
+
+
+def logit(probability: float) -> float:
+    return math.log(probability / (1 - probability))
 
 
 def test_size_beyond_what_was_fitted_changes_nothing() -> None:

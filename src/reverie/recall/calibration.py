@@ -78,9 +78,14 @@ def traits_of(query: str, terms: int, unknown: float, passages: int) -> QueryTra
 
 def features(traits: QueryTraits, evidence: Evidence) -> dict[str, float]:
     """Return the inputs of the logistic model by name."""
+    # Limited to about the sizes that the model was fitted to. Below ten passages, a good match by
+    # chance is no rarer.
+    size = math.log10(min(max(traits.passages, MIN_SIZE), MAX_SIZE))
     known: dict[str, float] = {}
     if evidence.coverage is not None:
         known["coverage"] = evidence.coverage
+        # Among many passages, one that has most of the terms is found by chance.
+        known["coverage_by_size"] = evidence.coverage * size
         known["strong_terms"] = min(evidence.strong_terms, 4) / 4
     if evidence.similarity is not None:
         known["similarity"] = evidence.similarity
@@ -93,9 +98,7 @@ def features(traits: QueryTraits, evidence: Evidence) -> dict[str, float]:
         "unknown": traits.unknown,
         "request": float(traits.request),
         "personal": float(traits.personal),
-        # Limited to about the sizes that the model was fitted to. Below ten passages, a good match
-        # by chance is no rarer.
-        "size": math.log10(min(max(traits.passages, MIN_SIZE), MAX_SIZE)),
+        "size": size,
         "constant": 1.0,
     }
 
@@ -110,43 +113,45 @@ def worth(traits: QueryTraits, evidence: Evidence) -> float:
 
 # Fitted by ``bench/floor.py --fit``: with words and vectors, with words alone, with vectors alone.
 _BY_BOTH = {
-    "coverage": 1.683,
-    "strong_terms": 1.603,
-    "similarity": 4.605,
-    "speaker": 0.934,
-    "other_speaker": -2.591,
-    "period": 2.611,
-    "terms": 0.991,
-    "unknown": -2.396,
-    "request": -2.525,
-    "personal": 1.309,
-    "size": -1.843,
-    "constant": 0.079,
+    "coverage": 4.075,
+    "coverage_by_size": -0.940,
+    "strong_terms": 2.168,
+    "similarity": 4.596,
+    "speaker": 1.027,
+    "other_speaker": -2.389,
+    "period": 2.493,
+    "terms": 0.686,
+    "unknown": -1.865,
+    "request": -2.412,
+    "personal": 1.442,
+    "size": -1.334,
+    "constant": -0.446,
 }
 _BY_WORDS = {
-    "coverage": 2.400,
-    "strong_terms": 2.260,
-    "speaker": 0.526,
-    "other_speaker": -2.543,
-    "period": 2.376,
-    "terms": 1.344,
-    "unknown": -3.025,
-    "request": -2.754,
-    "personal": 1.491,
-    "size": -1.786,
-    "constant": 0.676,
+    "coverage": 6.090,
+    "coverage_by_size": -1.389,
+    "strong_terms": 2.807,
+    "speaker": 0.649,
+    "other_speaker": -2.215,
+    "period": 2.085,
+    "terms": 0.943,
+    "unknown": -2.053,
+    "request": -2.617,
+    "personal": 1.643,
+    "size": -0.995,
+    "constant": -0.579,
 }
 _BY_VECTORS = {
-    "similarity": 5.571,
-    "speaker": 1.094,
-    "other_speaker": -2.182,
-    "period": 2.693,
-    "terms": 1.194,
-    "unknown": -4.094,
-    "request": -2.773,
+    "similarity": 5.928,
+    "speaker": 1.346,
+    "other_speaker": -2.025,
+    "period": 2.776,
+    "terms": 1.178,
+    "unknown": -4.001,
+    "request": -2.701,
     "personal": 1.189,
-    "size": -1.953,
-    "constant": 1.721,
+    "size": -1.983,
+    "constant": 2.223,
 }
 WEIGHTS: Mapping[tuple[bool, bool], Mapping[str, float]] = {
     (True, True): _BY_BOTH,

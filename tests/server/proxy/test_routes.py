@@ -429,7 +429,7 @@ def test_top_k_recency_and_threshold_are_honoured(proxy: Proxy) -> None:
     for number in range(5):
         message = {"role": "user", "content": f"On day {number} I drink tea number {number}"}
         it.space.session(f"s{number}").append(message)
-    asked = "What tea do I drink?"
+    asked = "What tea do I drink with cake?"
     assert len(it.chat(asked, memory_top_k=2).json()["memory_hits"]) == 2
     assert it.chat(asked + "?", memory_score_threshold=1000).json()["memory_hits"] == []
     plain = it.chat(asked + "??", memory_top_k=1).json()["memory_hits"][0]["score"]

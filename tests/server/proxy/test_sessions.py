@@ -67,7 +67,8 @@ def test_each_prompt_starts_with_the_previous_one(proxy: Proxy, system: bool) ->
                 ]
             answer = client.post(CHAT, json={"model": "m", "messages": history})
             history.append({"role": "assistant", "content": reply_of(answer)["content"]})
-            it.space.remember(f"Anna owns {turn + 2} boats", subject=f"s{turn}")
+            # Its number is none of a question, which would recall it instead of the ferry.
+            it.space.remember(f"Anna owns {turn + 1000} boats", subject=f"s{turn}")
             if turn % 5 == 0:
                 it.running.store.run_pending_jobs()
     bodies = [received.body for received in it.upstream.requests]

@@ -7,7 +7,7 @@ import * as route from "./route.js";
 import { rowOf } from "./rows.js";
 
 // Hits below this are weak: they get no place in a prompt (model.py:DEFAULT_FLOOR).
-const FLOOR = 0.22;
+const FLOOR = 0.39;
 
 /** `turn` asks for something else. */
 export function listed(known, turn) {
