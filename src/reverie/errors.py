@@ -59,7 +59,7 @@ class MissingExtra(ReverieError, ImportError):
     """An optional part is not installed; the message holds the command that installs it."""
 
     def __init__(self, what: str, extra: str) -> None:
-        super().__init__(f"{what} needs an optional part: pip install 'reverie[{extra}]'")
+        super().__init__(f"for {what} an optional part is missing: pip install 'reverie[{extra}]'")
         self.extra = extra
 
 

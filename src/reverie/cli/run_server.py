@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from importlib.util import find_spec
 from typing import Any
 
 from reverie.aio import AsyncStore
@@ -12,7 +13,7 @@ from reverie.cli.options import open_showing_upgrade
 from reverie.cli.output import print_json, print_line
 from reverie.cli.runtime import log_to_stderr, watch_vault
 from reverie.config import Settings
-from reverie.errors import ConfigError
+from reverie.errors import ConfigError, MissingExtra
 from reverie.http_guard import is_loopback
 from reverie.memory import Store
 from reverie.server.connections import limits_from_settings
@@ -95,7 +96,7 @@ def _print_addresses(store: Store, server_context: ServerContext, *, as_json: bo
         "rest": f"{base}/docs",
         "proxy": f"{base}/v1",
         "upstream": server_context.settings.upstream or None,
-        "mcp": f"{base}/mcp",
+        "mcp": None if find_spec("mcp") is None else f"{base}/mcp",
         "token": "REVERIE_TOKEN" if server_context.settings.token else str(token_file()),
         "store": store.url,
         "vault": None if store.vault is None else str(store.vault),
@@ -109,7 +110,10 @@ def _print_addresses(store: Store, server_context: ServerContext, *, as_json: bo
     print_line("             (this link opens it once)")
     print_line(f"REST         {addresses['rest']}")
     print_line(f"OpenAI proxy {addresses['proxy']} → {upstream}")
-    print_line(f"MCP          {addresses['mcp']}   or on stdio: reverie mcp --print-config")
+    if addresses["mcp"]:
+        print_line(f"MCP          {addresses['mcp']}   or on stdio: reverie mcp --print-config")
+    else:
+        print_line(f"MCP          {MissingExtra('MCP', 'mcp')}")
     print_line(f"Token        {addresses['token']}")
     if server_context.trust_local:
         print_line("             (programs of this machine may use the proxy with any key)")
