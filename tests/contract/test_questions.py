@@ -179,6 +179,13 @@ def test_earlier_requests_are_not_recalled_as_knowledge(stores: Stores, embedder
     assert "write a haiku about autumn" in asked
 
 
+def test_decision_in_the_form_of_a_request_is_recalled(stores: Stores) -> None:
+    space = stores.open(embedder="local").space("ana")
+    said = "Let's use PostgreSQL for the billing service."
+    space.session("one").append(user(said))
+    assert [hit.text for hit in space.recall("billing service database")] == [said]
+
+
 def test_answer_of_a_question_asked_again_is_in_the_prompt(stores: Stores) -> None:
     space = stores.open(embedder="local").space("ana")
     session = space.session("cabin")

@@ -15,7 +15,7 @@ from reverie.text.greetings import GREETINGS
 from reverie.text.normalize import nfkc_casefold
 
 # Stored with the index: with another number the acts of all events are determined again.
-ACTS_VERSION = 3
+ACTS_VERSION = 4
 # A longer message states something, whatever its punctuation says.
 MAX_QUESTION_WORDS = 16
 MAX_QUESTION_CHARS = 160
@@ -73,21 +73,37 @@ _OWN_CLAUSE = re.compile(
     r"(?:^|[,;:(–—]|\b(?:and|but|since|because|as|so|though|although|that|who|which|if|while)\b)"
     r"\s*(?:i|we|my|our|i'm|i've|i'd|we're|we've)\b"
 )
+_ARTICLE = r"(?:an?|all|five|it|me|some|ten|the|these|this|three|up|\d+)\b"
 # "Can you suggest a lens for my Sony A7?" says what the speaker has.
 _OWN = re.compile(r"\b(?:my|our)\b")
 # A request to do something. Unlike the hint in a query (recall/calibration.py), it hides a message
 # from recall, so a word that is a noun as well needs an article: "Plan B worked" states something.
+# So does what settles something: "let's use PostgreSQL", "use the side door", "name the cat Oslo".
 _REQUEST = re.compile(
     r"(?:(?:hey|hi|ok|okay|please|now|just|so|and|then)\W+)*"
-    r"(?:(?:can|could|would|will) you (?:please )?|let'?s |help me (?:to |with )?|"
-    r"(?:act as|brainstorm|calculate|compose|continue|convert|define|describe|explain|generate|"
-    r"give me|imagine|implement|paraphrase|pretend|proofread|recommend|refactor|rephrase|rewrite|"
-    r"roleplay|shorten|show me|simplify|solve|suggest|summari[sz]e|tell me|translate|try again|"
-    r"write)\b|"
-    r"(?:add|build|code|compare|compute|correct|count|create|debug|design|draft|draw|find|fix|"
-    r"format|list|make|name|outline|plan|prepare|reverse|sing|sort|spell|turn|use) "
-    r"(?:an?|all|five|it|me|some|ten|the|these|this|three|up|\d+)\b)"
+    r"(?:let'?s (?:begin|chat|continue|go (?:back|on)|keep|move on|play|start|talk|try)|"
+    r"(?:(?:can|could|would|will) you (?:please )?|help me (?:to |with )?)?"
+    r"(?:(?:act as|brainstorm|calculate|compose|continue|convert|define(?!.* as )|describe|explain|"
+    r"generate|give me|imagine|implement|paraphrase|pretend|proofread|recommend|refactor|rephrase|"
+    r"rewrite|roleplay|shorten|show me|simplify|solve|suggest|summari[sz]e|tell me|translate|"
+    r"try again|write)\b|"
+    r"(?:compare|compute|correct|count|draft|draw|list|outline|reverse|sing|sort|spell) "
+    rf"{_ARTICLE}|name (?:an?|all|five|some|ten|three|\d+)\b|"
+    r"make (?:it|them|this|the \w+) (?:(?:a bit|a little|even|much) )?(?:more|less|\w+er)\b)|"
+    r"(?P<arranges>(?:can|could|would|will) you |help me |(?:add|build|code|create|debug|design|"
+    rf"find|fix|format|plan|prepare|turn) {_ARTICLE}|make (?:an?|all|five|me|some|ten|three)\b))"
 )
+# What a request to arrange something says of it: "plan a party for Mia on Friday".
+_NAME_OR_TIME = re.compile(
+    r"\d|(?<=[\w,;:] )(?!I\b)[A-Z]|\b(?:(?:mon|tues|wednes|thurs|fri|satur|sun)day|january|"
+    r"february|march|april|may|june|july|august|september|october|november|december|tomorrow|"
+    r"tonight|noon)\b"
+)
+# What is said besides the work that is asked for: "describe Anna: she is 34", "to Bob, who …".
+_MORE_SAID = re.compile(
+    r"[,:;–—(]\s*(?!(?:please|thanks|thank you|ok|okay|and|or|but|then|now)\b)\w|\bwho\b"
+)
+_QUOTED = re.compile(r"(?<!\w)(['\"]).{1,160}?\1(?!\w)|[“‘«„][^”’»“]*[”’»“]")
 # Words that alone are a whole message and say nothing.
 _FILLERS = """
     ah aha alright amazing awesome bye continue cool done exactly excellent fine goodbye goodnight
@@ -176,7 +192,7 @@ def classify(text: str, by_assistant: bool = False) -> SpeechAct:
         return SpeechAct.FILLER
     if words <= MAX_QUESTION_WORDS and all(map(_is_question, sentences_left)):
         return SpeechAct.QUESTION
-    if not by_assistant and words <= MAX_QUESTION_WORDS and _only_requests(sentences_left):
+    if not by_assistant and words <= MAX_QUESTION_WORDS and _only_requests(sentences):
         return SpeechAct.REQUEST
     return SpeechAct.STATEMENT
 
@@ -217,11 +233,21 @@ def _is_question(sentence: str) -> bool:
 
 
 def _only_requests(sentences: list[str]) -> bool:
-    """Whether a message asks to do something and says nothing of the person who asks."""
+    """Whether a message asks to do something and says nothing besides; it is not folded."""
+    folded = [nfkc_casefold(part).replace("’", "'") for part in sentences]
     return all(
-        _is_question(sentence) or (_REQUEST.match(sentence) and not _states_something(sentence))
-        for sentence in sentences
+        _is_filler(part) or _is_question(part) or _is_request(part, sentence)
+        for part, sentence in zip(folded, sentences, strict=True)
     )
+
+
+def _is_request(folded: str, sentence: str) -> bool:
+    request = _REQUEST.match(folded)
+    if request is None or _states_something(folded):
+        return False
+    if _MORE_SAID.search(_QUOTED.sub(" ", folded), request.end()):
+        return False
+    return not (request["arranges"] and _NAME_OR_TIME.search(sentence))
 
 
 def _states_something(sentence: str) -> bool:
