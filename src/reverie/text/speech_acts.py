@@ -83,10 +83,10 @@ _REQUEST = re.compile(
     r"(?:(?:hey|hi|ok|okay|please|now|just|so|and|then)\W+)*"
     r"(?:let'?s (?:begin|chat|continue|go (?:back|on)|keep|move on|play|start|talk|try)|"
     r"(?:(?:can|could|would|will) you (?:please )?|help me (?:to |with )?)?"
-    r"(?:(?:act as|brainstorm|calculate|compose|continue|convert|define(?!.* as )|describe|explain|"
-    r"generate|give me|imagine|implement|paraphrase|pretend|proofread|recommend|refactor|rephrase|"
-    r"rewrite|roleplay|shorten|show me|simplify|solve|suggest|summari[sz]e|tell me|translate|"
-    r"try again|write)\b|"
+    r"(?:(?:act as|brainstorm|calculate|compose|continue|convert|define(?!.{,160} as )|describe|"
+    r"explain|generate|give me|imagine|implement|paraphrase|pretend|proofread|recommend|refactor|"
+    r"rephrase|rewrite|roleplay|shorten|show me|simplify|solve|suggest|summari[sz]e|tell me|"
+    r"translate|try again|write)\b|"
     r"(?:compare|compute|correct|count|draft|draw|list|outline|reverse|sing|sort|spell) "
     rf"{_ARTICLE}|name (?:an?|all|five|some|ten|three|\d+)\b|"
     r"make (?:it|them|this|the \w+) (?:(?:a bit|a little|even|much) )?(?:more|less|\w+er)\b)|"
@@ -103,7 +103,7 @@ _NAME_OR_TIME = re.compile(
 _MORE_SAID = re.compile(
     r"[,:;–—(]\s*(?!(?:please|thanks|thank you|ok|okay|and|or|but|then|now)\b)\w|\bwho\b"
 )
-_QUOTED = re.compile(r"(?<!\w)(['\"]).{1,160}?\1(?!\w)|[“‘«„][^”’»“]*[”’»“]")
+_QUOTED = re.compile(r"(?<!\w)(['\"]).{1,160}?\1(?!\w)|[“‘«„][^”’»“]{1,160}[”’»“]")
 # Words that alone are a whole message and say nothing.
 _FILLERS = """
     ah aha alright amazing awesome bye continue cool done exactly excellent fine goodbye goodnight
