@@ -216,6 +216,19 @@ def test_word_in_another_sense_is_no_answer(stores: Stores, stored: str, query: 
     assert hits[0].score > DEFAULT_FLOOR > hits[1].score
 
 
+@pytest.mark.parametrize(
+    ("stored", "query"),
+    [
+        ("I am working at Haukeland hospital as a nurse", "what work do I do?"),
+        ("I invested 5000 euros in Equinor", "what investments do I have?"),
+    ],
+)
+def test_verb_answers_the_question_for_its_noun(stores: Stores, stored: str, query: str) -> None:
+    space = stores.open(embedder="local").space("ana")
+    space.remember(stored)
+    assert space.recall(query)[0].score > DEFAULT_FLOOR
+
+
 def test_questions_of_words_never_heard_are_below_the_floor_with_few_memories(
     stores: Stores,
 ) -> None:

@@ -495,7 +495,13 @@ def test_kind_of_thing_is_missed_by_a_short_text_with_the_word_in_another_sense(
 
 
 @pytest.mark.parametrize(
-    "query", ["phone", "where is my phone?", "what is my phone?", "which?", "what do I like?"]
+    "query",
+    [
+        *("phone", "where is my phone?", "what is my phone?", "which?", "what do I like?"),
+        # The verb says what such a noun says: "I am working as a nurse", "I invested in Equinor".
+        *("what work do I do?", "what studies did I do?", "what investments do I have?"),
+        *("which medication do I take?", "what insurance do we have?"),
+    ],
 )
 def test_other_queries_ask_for_no_kind_of_thing(query: str) -> None:
     assert parse_query(query).kind is None

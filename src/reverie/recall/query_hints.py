@@ -74,6 +74,10 @@ _ASKS_KIND = re.compile(
     r"should|must) \w",
     re.IGNORECASE,
 )
+# "What work do I do?" asks for what the verb says as well: "I am working as a nurse".
+_ASKS_WHAT_IS_DONE = re.compile(r"\b(?:do|doing|done)\W*$", re.IGNORECASE)
+# What a noun has more than its term: "train-ing", "medic-ation".
+MIN_SUFFIX_CHARS = 3
 # A word that follows a noun and is none itself, so that the noun is no part of a compound.
 _ENDS_NOUN = re.compile(
     r"(?:am|is|are|was|were|be|been|do|does|did|has|have|had|can|could|will|would|should|must|may|"
@@ -329,11 +333,13 @@ def _parse_definition(text: str) -> Definition | None:
 
 def _parse_kind(text: str, terms: Iterable[str]) -> AskedKind | None:
     asked = _ASKS_KIND.match(text)
-    if asked is None:
+    if asked is None or _ASKS_WHAT_IS_DONE.search(text):
         return None
     word = asked["kind"].lower()
     for term in query_terms(word):
-        return AskedKind(word, term, frozenset(terms) - WEAK_TERMS - {term})
+        # A noun that is made of a verb has its sense: "investments" of "I invested in Equinor".
+        is_derived = len(_singular(word)) - len(term) >= MIN_SUFFIX_CHARS
+        return None if is_derived else AskedKind(word, term, frozenset(terms) - WEAK_TERMS - {term})
     return None
 
 
