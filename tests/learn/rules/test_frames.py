@@ -110,6 +110,8 @@ NOBODY_NAMED = """
     Tom called my boss. | Tom came by. It rained. | I saw Tom in Paris. | The plumber came by.
     Tom visited his brother. | Did Tom come by? | BMW called. | Dr came by. | Nobody came by.
     Has Tom called? | Then Tom called. | Had Tom called, I'd know. | Call Tom.
+    Anna came by. Tom called. | We met Anna at noon. Tom called.
+    Anna called. It rained. Tom is ill.
 """
 
 

@@ -168,6 +168,8 @@ class Mentions:
     strangers: dict[Person, int] = field(default_factory=dict)
     # Of the strangers, those who are people beyond doubt.
     certain: set[Person] = field(default_factory=set)
+    # What else may be a name, with a capital inside a sentence.
+    names: dict[str, int] = field(default_factory=dict)
     sentence: int = 0
 
     def read(self, sentence: str) -> None:
@@ -180,6 +182,8 @@ class Mentions:
             if found := read_kin(sentence[other.end() : other.end() + 80]):
                 self.strangers[found[0]] = self.sentence
                 self.certain.add(found[0])
+        for name in _names_in(sentence[1:]):
+            self.names[name] = self.sentence
         if named := parse_person(sentence, most_words=2):
             self._read_named(named.value, named.rest)
 
@@ -190,9 +194,8 @@ class Mentions:
         if _LIKE_A_PERSON.match(rest):
             if kin or _is_name(name) and not rest.endswith("?"):
                 self.certain.add(person)
-            for capital in _CAPITALISED.finditer(rest):
-                if other := parse_person(rest[capital.start() : capital.start() + 80]):
-                    self.strangers[Person("acquaintance", other.value)] = self.sentence
+            for other in _names_in(rest):
+                self.strangers[Person("acquaintance", other)] = self.sentence
         elif not _VERB_AFTER_NAME.match(rest):
             return
         self.strangers[person] = self.sentence
@@ -224,8 +227,24 @@ class Mentions:
         candidates = [*named.values(), *others]
         if len(candidates) != 1:
             return None
-        known = candidates[0] in self.seen or strangers and candidates[0] in self.certain
-        return candidates[0] if known else None
+        person = candidates[0]
+        return person if person in self.seen or (strangers and self._is_only(person)) else None
+
+    def _is_only(self, person: Person) -> bool:
+        """Whether somebody is a person beyond doubt, and no earlier sentence names another one.
+
+        A first name does not say who is a "she": in "Anna came by. Tom called." it may be Anna.
+        """
+        others = {other for other in self.strangers | self.seen if other.name}
+        before = {name for name, sentence in self.names.items() if sentence < self.sentence - 1}
+        return person in self.certain and others <= {person} and before <= {person.name}
+
+
+def _names_in(text: str) -> Iterator[str]:
+    """Yield what may be names in a text."""
+    for capital in _CAPITALISED.finditer(text):
+        if found := parse_person(text[capital.start() : capital.start() + 80]):
+            yield found.value
 
 
 def _is_name(words: str) -> bool:
