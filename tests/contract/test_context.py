@@ -26,6 +26,7 @@ from reverie import (
 )
 from reverie.embed.tokens import count_tokens
 from reverie.model import UNNAMED, Scope
+from reverie.prompt.context import NOTIFY_HEADING, replace_questions
 from reverie.text.messages import tool_calls_of, tool_result_ids
 from reverie.write.writer import LEARNER
 from tests.conftest import DAY, HOUR, START, FakeClock, Stores
@@ -87,6 +88,19 @@ def test_context_has_its_parts_in_order(stores: Stores) -> None:
     places = [context.system.index(part.strip()) for part in parts]
     assert places == sorted(places) and places[0] == 0
     assert session.context() == context
+
+
+def test_proposal_that_ends_like_a_heading_of_notices_is_replaced_with_the_others(
+    stores: Stores,
+) -> None:
+    space = stores.open(write_policy="ask").space("ana")
+    session = space.session("s")
+    session.append(user("hello"))
+    for text in (f"Ana said: {NOTIFY_HEADING}", "The PIN is 1234"):
+        propose(space, text.strip(), Origin("s", 1))
+    notices = session.context().notices
+    assert NOTIFY_HEADING in notices and "PIN" in notices
+    assert replace_questions(notices, "") == ""
 
 
 def test_context_shows_new_learned_memories_with_write_policy_notify(stores: Stores) -> None:

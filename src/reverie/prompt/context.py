@@ -566,10 +566,11 @@ def _render_notices(
 def replace_questions(notices: str, questions: str) -> str:
     """Return the notices with other questions to the user; what was just remembered stays.
 
-    Every line with stored text begins with "- ", so none is the heading.
+    Every line with stored text begins with "- ", so none is the heading, but one may end like it.
     """
-    _, heading, learned = notices.partition(NOTIFY_HEADING)
-    return questions + heading + learned
+    lines = notices.splitlines(keepends=True)
+    at = lines.index(NOTIFY_HEADING) if NOTIFY_HEADING in lines else len(lines)
+    return questions + "".join(lines[at:])
 
 
 def _recently_learned(tx: Transaction, owner: Owner, ranges: Sequence[EventRange]) -> list[Memory]:
