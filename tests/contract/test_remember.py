@@ -309,6 +309,9 @@ def test_same_text_said_of_now_is_another_memory_than_one_of_another_time(space:
     assert (again.id != ended.id, again.valid_to) == (True, None)
     coming = space.remember("lives in Rome", valid_from="2099-01-01")
     assert space.remember("lives in Rome").id != coming.id
+    now = space.remember("lives in Bonn")
+    assert space.remember("lives in Bonn", valid_from="2099-01-01").id != now.id
+    assert space.memories(valid_at="2027-01-01")[0] == now
     left = space.remember("lives in Kyiv", valid_to="2025-01-01")
     assert space.remember("lives in Kyiv", valid_from="2025-02-01").id != left.id
 
@@ -359,6 +362,16 @@ def test_repeated_text_is_vouched_for_by_the_more_trusted_author(store: Store) -
     last = tool.remember("likes jazz", tags=["spam"], pinned=True)
     assert (last.id, last.version, last.trust) == (first.id, 3, "person")
     assert (last.tags, last.pinned) == (("heard",), False)
+
+
+def test_time_that_a_less_trusted_author_gives_is_not_lost(store: Store) -> None:
+    said = store.space("s", trust="person").remember("lives in Oslo")
+    tool = store.space("s", trust="tool")
+    ended = tool.remember("lives in Oslo", valid_from="2010-01-01", valid_to="2015-01-01")
+    assert (ended.id != said.id, tool.get(said.id)) == (True, said)
+    assert None not in (ended.valid_from, ended.valid_to)
+    again = tool.remember("lives in Oslo", valid_from="2010-01-01", valid_to="2015-01-01")
+    assert (again.id, again.version) == (ended.id, 2)
 
 
 def test_repeated_text_expires_with_the_later_of_both(space: Space) -> None:

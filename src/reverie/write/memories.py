@@ -141,7 +141,7 @@ def _find_same(w: Writer, draft: Draft) -> MemoryRow | None:
         old = entry.state(w.user)
         # The memory of a document changes with its file.
         document = (entry.body or {}).get("document")
-        if document is None and _has_same_text(old, draft) and _can_merge(old, draft, w.now()):
+        if document is None and _has_same_text(old, draft) and _can_merge(w, old, draft):
             return place
     return None
 
@@ -183,22 +183,18 @@ def _times(of: Memory | Draft) -> tuple[int | None, int | None, int | None]:
     return of.happened_at, of.valid_from, of.valid_to
 
 
-def _can_merge(old: Memory, draft: Draft, now: int) -> bool:
+def _can_merge(w: Writer, old: Memory, draft: Draft) -> bool:
     """Whether one memory can have the times, tags and metadata of both.
 
     Another value of a time or under a key of the metadata tells two things apart, a value that
-    only one has does not. What is said without a time is said of now, and so it is not what has
-    ended or has yet to begin.
+    only one has does not.
     """
     if any(
         None not in pair and pair[0] != pair[1]
         for pair in zip(_times(old), _times(draft), strict=True)
     ):
         return False
-    _, begin, end = _merged_times(old, draft)
-    if begin is not None and end is not None and begin >= end:
-        return False
-    if draft.valid_from is None and draft.valid_to is None and not _holds_at(old, now):
+    if not _can_merge_validity(w, old, draft):
         return False
     both = old.metadata.keys() & draft.metadata.keys()
     if any(to_canonical(old.metadata[key]) != to_canonical(draft.metadata[key]) for key in both):
@@ -207,6 +203,24 @@ def _can_merge(old: Memory, draft: Draft, now: int) -> bool:
         len({*old.tags, *draft.tags}) <= MAX_TAGS
         and metadata_bytes({**old.metadata, **draft.metadata}) <= MAX_METADATA_BYTES
     )
+
+
+def _can_merge_validity(w: Writer, old: Memory, draft: Draft) -> bool:
+    """Whether a draft says of a time what a memory says of one, or adds what that one lacks.
+
+    What is said without a time is said of now, and so it is not what has ended or has yet to begin,
+    nor becomes what has yet to begin. A less trusted author adds no validity to a memory: what that
+    one says of another time stands by itself.
+    """
+    _, begin, end = _merged_times(old, draft)
+    if begin is not None and end is not None and begin >= end:
+        return False
+    if _is_less_trusted(w, old) and (begin, end) != (old.valid_from, old.valid_to):
+        return False
+    if draft.valid_from is None and draft.valid_to is None:
+        return _holds_at(old, w.now())
+    is_untimed = old.valid_from is None and old.valid_to is None
+    return not is_untimed or draft.valid_from is None or draft.valid_from <= w.now()
 
 
 def _merged_times(old: Memory, draft: Draft) -> tuple[int | None, int | None, int | None]:
@@ -222,6 +236,11 @@ def _holds_at(memory: Memory, at: int) -> bool:
     return (begin is None or begin <= at) and (end is None or at < end)
 
 
+def _is_less_trusted(w: Writer, memory: Memory) -> bool:
+    """Whether the author of a writer is less trusted than that of a memory."""
+    return less_trusted(memory.trust, w.author.trust) == w.author.trust != memory.trust
+
+
 def _touch(w: Writer, place: MemoryRow, draft: Draft, stamp: WriteStamp) -> Memory:
     """Write a version of a memory that was remembered again, with what the draft adds to it.
 
@@ -233,7 +252,7 @@ def _touch(w: Writer, place: MemoryRow, draft: Draft, stamp: WriteStamp) -> Memo
     """
     trust = w.author.trust
     before = w.read_memory(place)
-    is_less_trusted = less_trusted(before.trust, trust) == trust != before.trust
+    is_less_trusted = _is_less_trusted(w, before)
     keeps_source = is_less_trusted or draft.source is None
     source = before.source if keeps_source else draft.source
 
