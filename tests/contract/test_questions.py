@@ -43,6 +43,23 @@ def test_many_repeated_questions_do_not_push_the_answer_out(space: Space) -> Non
     assert [hit.text for hit in space.recall(QUESTION, limit=5)] == [ANSWER]
 
 
+def test_question_put_as_a_request_does_not_push_the_answer_out(space: Space) -> None:
+    space.session("first").append(user(ANSWER))
+    for number in range(5):
+        ask = "Remind me" if number % 2 else "Tell me"
+        space.session(f"later {number}").append(user(f"{ask} which wood we picked for the deck"))
+    assert [hit.text for hit in space.recall(QUESTION, limit=5)] == [ANSWER]
+
+
+def test_question_put_as_a_request_leads_to_the_answer_that_follows(space: Space) -> None:
+    session = space.session("s")
+    session.append(user("Remind me which wood we picked for the deck."))
+    session.append(reply("Oak, oiled twice."))
+    for number in range(8):
+        space.session("other").append(user(f"Thing {number} is of no interest to anybody."))
+    assert space.recall("which wood did we pick for the deck?", limit=3)[0].text.startswith("Oak")
+
+
 def test_context_holds_neither_questions_nor_fillers(space: Space) -> None:
     old = space.session("old")
     for text in ("What may I cook on Friday?", "OK.", "parallel chat 3", "No onions on Friday."):

@@ -151,6 +151,10 @@ STATED_IN_QUESTIONS = [
     "I don't have any memory of my father",
     "I have no notes from the Berlin meeting",
     "I don't know if Anna is pregnant",
+    "Remind me when I get home to call Bob",
+    "Remind me what to bring: wine, bread and cheese",
+    "Remind me that Anna is vegan",
+    "Remind me who I met in Rome",
 ]
 ONLY_ASKED = [
     "What may I cook on Friday?",
@@ -173,6 +177,10 @@ ONLY_ASKED = [
     "Should we take oak or pine?",
     "Can you suggest a lens?",
     "who is the boss",
+    "Remind me which wood we picked for the deck",
+    "please remind me again what Anna's number is.",
+    "Tell me which wood we picked for the deck.",
+    "tell me where the spare key is",
 ]
 
 

@@ -38,6 +38,12 @@ _ASKING = re.compile(
     rf"(?:which|whose|what|how)(?: (?!(?:i|you|we|they|he|she|it)\b)\w+){{1,3}} {_AUXILIARY} "
     r"(?:i|you|we|they|he|she|it|the|an?|my|our|your|his|her|their|this|that|there)\b(?![^?]*: ))"
 )
+# "Remind me which wood we picked" asks, with or without a question mark. "When" and "why" may begin
+# a reminder or state something: "remind me when I get home to call Bob".
+_ASKS_TO_BE_TOLD = re.compile(
+    r"(?:(?:hey|hi|ok|okay|please|and|but|now|so)\W+)*(?:tell|remind) me (?:again |please )?"
+    r"(?:what|which|who|whose|whom|where|how)\b(?![^?]*[:;,])"
+)
 # How a question begins. A sentence that begins otherwise may state something before it asks.
 _BEGINS_ASKING = re.compile(
     r"(?:(?:so|and|but|or|ok|okay|hey|hi|hello|well|then|now|also|please|sorry|btw|by the way)\b"
@@ -228,6 +234,8 @@ def _is_question(sentence: str) -> bool:
     if _TAG.search(sentence) or _TELLS.search(sentence) or _has_clause_before(sentence):
         return False
     if _QUESTION_MARK.search(sentence) or _QUESTION_ENDING.search(sentence):
+        return True
+    if _ASKS_TO_BE_TOLD.match(sentence):
         return True
     return not sentence.endswith((".", "!")) and _ASKING.match(sentence) is not None
 
