@@ -129,6 +129,7 @@ _OF = r"(?:\s+(?:of|de|di|del))?\s+"
 # "may" and "march" are also verbs, and four digits are also a price: alone they need one of these.
 _IN = (
     r"(?:in|of|during|since|until|before|after|by|last|next|early|late|mid"
+    r"|spring|summer|autumn|winter"
     r"|im|seit|bis|vor|nach|en|de|depuis|desde|em|nel|dal)"
 )
 _DATES = tuple(
@@ -140,7 +141,7 @@ _DATES = tuple(
         rf"\b{_YEAR}-(?P<m>[0-9]{{2}})\b",
         rf"\b(?P<m>{_MONTH_NAMES}),?{_OF}{_YEAR}\b",
         rf"\b{_IN}\s+(?P<m>{_MONTH_NAMES})\b",
-        rf"\b{_IN}\s+{_YEAR}\b",
+        rf"\b{_IN}\s+(?:the year\s+|fall\s+)?{_YEAR}\b",
     )
 )
 # A cheap check first: most queries have neither a digit nor a month.
