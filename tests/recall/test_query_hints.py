@@ -417,6 +417,10 @@ def test_period_overlaps_what_held_in_it(
         ("¿Qué es Kestrel?", "kestrel", False),
         ("which phone do I have?", "phone", True),
         ("What kind of car do we drive now?", "car", True),
+        ("tell me what Kestrel is", "kestrel", False),
+        ("Do you know who Bob Miller is?", "bob miller", False),
+        ("can you remind me what my phone is?", "phone", True),
+        ("Please tell me what SLA stands for.", "sla", False),
     ],
 )
 def test_query_that_asks_for_a_definition_names_the_thing(
@@ -436,6 +440,9 @@ def test_query_that_asks_for_a_definition_names_the_thing(
         "when is Kestrel deployed?",
         "what is the name of the place where we had dinner in May?",
         "what is Kestrel, and who runs it?",
+        "do you know what it is?",
+        "tell me what you think is best",
+        "tell me what is new",
     ],
 )
 def test_other_queries_ask_for_no_definition(query: str) -> None:

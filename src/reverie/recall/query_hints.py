@@ -60,6 +60,12 @@ _ASKS_DEFINITION = re.compile(
     r"(?:an? |eine? |une? |una? |uma? )?(?P<name>\w[^?!,;:\n]{0,60}?)(?: mean| stand for)?[?!. ]*$",
     re.IGNORECASE,
 )
+_ASKS_DEFINITION_INDIRECTLY = re.compile(
+    r"\W*(?:please )?(?:(?:can|could) you )?(?:please )?(?:do you know|remind me|tell me)"
+    r"(?: again)? (?:what|who) (?P<article>(?:my|our|the) )?(?:an? )?"
+    r"(?P<name>\w[^?!,;:\n]{0,60}?) (?:is|are|was|were|means?|stands? for)[?!. ]*$",
+    re.IGNORECASE,
+)
 # "Which phone do I have?" asks for the text that says what somebody's phone is.
 _ASKS_WHICH = re.compile(
     r"\W*(?:which|what)(?: kind of| type of| sort of| brand of| make of)? "
@@ -323,7 +329,7 @@ def parse_query(query: str) -> QueryHints:
 def _parse_definition(text: str) -> Definition | None:
     plain = text.replace("\u2019", "'")
     which = _ASKS_WHICH.match(plain)
-    asked = which or _ASKS_DEFINITION.match(plain)
+    asked = which or _ASKS_DEFINITION.match(plain) or _ASKS_DEFINITION_INDIRECTLY.match(plain)
     if asked is None:
         return None
     words = asked["name"].lower().split()
