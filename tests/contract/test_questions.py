@@ -180,6 +180,13 @@ def test_definition_comes_first_for_a_question_what_something_is(
     assert all("definition" not in hit.parts for hit in others)
 
 
+def test_question_with_may_does_not_find_what_was_in_the_month(stores: Stores) -> None:
+    space = stores.open(embedder="local").space("ana")
+    peanuts = space.remember("I am allergic to peanuts")
+    space.remember("I read The Name of the Wind in May")
+    assert space.recall("what may I not eat?", limit=1)[0].id == peanuts.id
+
+
 @pytest.mark.parametrize("embedder", EMBEDDERS)
 def test_earlier_requests_are_not_recalled_as_knowledge(stores: Stores, embedder: str) -> None:
     space = stores.open(embedder=embedder).space("ana")

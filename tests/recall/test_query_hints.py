@@ -32,6 +32,13 @@ def test_terms_are_those_of_the_query() -> None:
     assert parse_query("").terms == {} and parse_query("").period is None
 
 
+def test_verb_may_is_no_term_of_a_query() -> None:
+    assert list(parse_query("What may I not eat?").terms) == ["eat"]
+    assert list(parse_query("May we eat nuts?").terms) == ["eat", "nut"]
+    assert "may" in parse_query("What did I read in May?").terms
+    assert list(parse_query("may").terms) == ["may"]
+
+
 def test_name_in_the_query_selects_its_speaker() -> None:
     question = parse_query("Where did Caroline buy the accordion?")
     assert question.asks_about("user", "Caroline") and question.asks_about("assistant", "caroline")

@@ -53,6 +53,8 @@ _ABOUT_QUESTIONS = re.compile(
     r"gevraagd|вопрос\w*|спрашивал\w*)\b|問|质问|質問|问题|問題",
     re.IGNORECASE,
 )
+# Before a pronoun it is a verb, which says nothing; elsewhere it may be the month.
+_VERB_MAY = re.compile(r"\bmay (?=(?:i|we|you|he|she|it|they)\b)", re.IGNORECASE)
 # "What is X?" asks for the text that says what X is, among all that name X.
 _ASKS_DEFINITION = re.compile(
     r"\W*(?:(?:what|who)(?:'s| is| are| was| were)|what does|was ist|wer ist|qu'est-ce que|qui est|"
@@ -314,7 +316,7 @@ def parse_query(query: str) -> QueryHints:
     }
     second = bool(words & _SECOND_WORDS) or bool(_SECOND_SIGNS.search(without_requests))
     first = bool(words & _FIRST_WORDS) or bool(_FIRST_SIGNS.search(without_requests))
-    terms = query_terms(text)
+    terms = query_terms(_VERB_MAY.sub(" ", text))
     return QueryHints(
         terms,
         first and not second,
