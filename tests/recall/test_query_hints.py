@@ -496,6 +496,12 @@ def test_definition_is_found_in_the_text_that_says_what_a_thing_is(
         ("what kind of dog does Bob have?", "The dog food is in the cellar", True),
         ("what kind of dog does Bob have?", "Bob keeps dog food in the cellar", False),
         ("which phone do I have?", "We met at noon", False),
+        # The verb says what the noun says.
+        ("what investments do I have?", "I invested in Equinor", False),
+        ("which medication do I take?", "I am medicated against asthma", False),
+        ("what order did I place?", "I ordered a MacBook", False),
+        ("what paint did I use?", "I painted the hall in Jotun white", False),
+        ("what rent do I pay?", "I am renting for 900 a month", False),
         (
             "which phone do I have?",
             "I hate phone calls, long mails, loud rooms, crowded trains, early mornings, wet socks",
@@ -515,9 +521,8 @@ def test_kind_of_thing_is_missed_by_a_short_text_with_the_word_in_another_sense(
     "query",
     [
         *("phone", "where is my phone?", "what is my phone?", "which?", "what do I like?"),
-        # The verb says what such a noun says: "I am working as a nurse", "I invested in Equinor".
-        *("what work do I do?", "what studies did I do?", "what investments do I have?"),
-        *("which medication do I take?", "what insurance do we have?"),
+        # The verb says what the noun says: "I am working as a nurse".
+        *("what work do I do?", "what studies did I do?"),
     ],
 )
 def test_other_queries_ask_for_no_kind_of_thing(query: str) -> None:

@@ -84,8 +84,6 @@ _ASKS_KIND = re.compile(
 )
 # "What work do I do?" asks for what the verb says as well: "I am working as a nurse".
 _ASKS_WHAT_IS_DONE = re.compile(r"\b(?:do|doing|done)\W*$", re.IGNORECASE)
-# What a noun has more than its term: "train-ing", "medic-ation".
-MIN_SUFFIX_CHARS = 3
 # A word that follows a noun and is none itself, so that the noun is no part of a compound.
 _ENDS_NOUN = re.compile(
     r"(?:am|is|are|was|were|be|been|do|does|did|has|have|had|can|could|will|would|should|must|may|"
@@ -247,8 +245,9 @@ class AskedKind(NamedTuple):
     def is_missed_by(self, text: str) -> bool:
         """Whether a text has the word in another sense, and nothing else that is asked for.
 
-        That is another form ("booked" for a book), or a part of a compound ("phone calls") in a
-        text without a name or number that could be what is asked for.
+        That is another form of a weak word ("booked" for a book; who ordered something has an
+        order), or a part of a compound ("phone calls") in a text without a name or number that
+        could be what is asked for.
         """
         forms = [
             (match, _singular(match[0].lower()) == _singular(self.word))
@@ -262,7 +261,7 @@ class AskedKind(NamedTuple):
             return False
         same = [match for match, is_same in forms if is_same]
         if not same:
-            return True
+            return self.term in WEAK_TERMS
         return not _NAME_OR_NUMBER.search(text) and all(_begins_compound(text, at) for at in same)
 
 
@@ -346,9 +345,7 @@ def _parse_kind(text: str, terms: Iterable[str]) -> AskedKind | None:
         return None
     word = asked["kind"].lower()
     for term in query_terms(word):
-        # A noun that is made of a verb has its sense: "investments" of "I invested in Equinor".
-        is_derived = len(_singular(word)) - len(term) >= MIN_SUFFIX_CHARS
-        return None if is_derived else AskedKind(word, term, frozenset(terms) - WEAK_TERMS - {term})
+        return AskedKind(word, term, frozenset(terms) - WEAK_TERMS - {term})
     return None
 
 
