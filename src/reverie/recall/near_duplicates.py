@@ -162,12 +162,11 @@ def _names_and_numbers(text: str) -> str:
     )
 
 
-@lru_cache(maxsize=1_000)
 def _words(text: str) -> frozenset[str]:
     return frozenset(_WORD.findall(text.lower()))
 
 
 @lru_cache(maxsize=1_000)
-def _terms(text: str) -> dict[str, str]:
-    """Return the terms of a text in order."""
-    return query_terms(text, len(text))
+def _terms(text: str) -> dict[str, None]:
+    """Return the terms of a text in order, without its words, which a cache would keep."""
+    return dict.fromkeys(query_terms(text, len(text)))
