@@ -1,4 +1,14 @@
-"""A memory for LLM agents that keeps every word, needs no model to work and survives kill -9."""
+"""A memory for LLM agents that keeps every word, needs no model to work and survives kill -9.
+
+Open a store, take a handle on a space, and call its verbs::
+
+    with reverie.open("memory.db") as store:
+        space = store.space("work")
+        space.remember("Alec is my boss at TechCorp", subject="Alec")
+        print(space.recall("who is my boss?")[0].text)
+
+``Store``, ``Space`` and ``Session`` have all verbs; ``reverie.aio`` has the same for async code.
+"""
 
 # These register the handlers of their jobs.
 from reverie import learn as _learn  # noqa: F401

@@ -177,17 +177,22 @@ class SpaceVerbs:
     ) -> Memory:
         """Remember one thing. Returns once it is on disk.
 
-        The result has the other memories of its subject in ``related``. Remembering the same text
-        again, but for case, white space and a final full stop, adds a version to the same memory,
-        with the labels that it lacked and the later ``source``: it keeps its text, its subject and
-        a category other than the default. The history has both sources, that of a less trusted
-        author in a reason. Another subject or time makes another memory. With ``unless_known``,
+        The result has the other memories of its subject in ``related``. ``metadata`` is any JSON
+        object of up to 16 KiB. ``valid_from`` and ``valid_to`` (exclusive) say when it is true. The
+        same ``key`` with the same arguments returns the first result.
+
+        A text that is remembered again does not become a second memory, unless it contradicts the
+        first in subject, times or metadata: the first gets a new version. Facts are compared
+        without case, white space and a final full stop, notes exactly. The version keeps the text,
+        the subject, and a category other than the default. It gets the labels that the memory
+        lacked, and the new ``source``. If the author is less trusted than that of the memory, the
+        version changes nothing, and only its reason names the new source. With ``unless_known``,
         SubjectExists is raised if a memory of this category and subject already says something
-        similar. The same ``key`` with the same arguments returns the first result. ``metadata`` is
-        any JSON object of up to 16 KiB. ``valid_from`` and ``valid_to`` (exclusive) say when it is
-        true. ``private`` needs the handle of a session: only that session recalls the memory.
-        Through such a handle the ``origin`` is the session's latest event, or the session alone
-        before its first event, unless it is given.
+        similar.
+
+        Through the handle of a session, ``origin`` is by default the session's latest event, or the
+        session as a whole if it has no event yet. ``private`` needs such a handle: only that
+        session recalls the memory.
         """
     async def remember_many(
         self, items: Iterable[NewMemory | str], *, key: str | None = None
@@ -267,14 +272,16 @@ class SpaceVerbs:
         """Return the memories and events that best answer a query, best first.
 
         Hits below ``min_score`` are left out; with the default ranking scores are from 0 to 1 and
-        comparable between queries, and prompts use ``floor``. ``ranking`` is a Ranking or one of
-        the names in ``RANKINGS``, by default the handle's. ``since`` and ``until`` (exclusive)
-        limit when something happened; ``where`` are conditions on metadata, tags and other fields.
-        With ``valid_at`` only memories that were true at that time are found, in the version of
-        that time, and no events: when they were said is not when they are true. A year or month
-        ("2023", "2023-05") means its last moment, or now while it lasts. ``as_of`` is a position of
-        the log (an int) or a time: the recall finds what it would have found then. With
-        ``note=False`` the recall is not logged.
+        comparable between queries, and prompts leave out those below ``floor``. ``ranking`` is a
+        Ranking or one of the names in ``RANKINGS``, by default the handle's. ``since`` and
+        ``until`` (exclusive) limit when something happened; ``where`` are conditions on metadata,
+        tags and other fields. With ``note=False`` the recall is not logged.
+
+        ``valid_at`` asks for what was true at a time: only memories are found, each in the version
+        that was true then. No event is, because its time is when it was said. A year or month
+        ("2023", "2023-05") means its last moment, or now while it lasts. ``as_of`` asks for what
+        the store knew at a position of the log (an int) or at a time: the recall finds what it
+        would have found then.
         """
     async def get(self, id: str) -> Memory:
         """Return a memory by its id, even a forgotten one."""
@@ -357,8 +364,8 @@ class SpaceVerbs:
     async def accept(self, proposal: str, *, key: str | None = None) -> Memory:
         """Remember a proposed fact; if it was accepted before, return the same memory.
 
-        If something said later of the same, such as a new home, was accepted before, that counts:
-        its memory is returned unchanged.
+        If a later proposal of another value for the same fact, such as a newer home, was accepted
+        already, nothing is remembered: the memory it became is returned unchanged.
         """
     async def reject(
         self, proposal: str, *, reason: str | None = None, key: str | None = None
@@ -421,15 +428,15 @@ class SessionVerbs:
     async def remember(self, content: str, **options: Unpack[RememberOptions]) -> Memory:
         """Remember something said in this session; see ``Space.remember``.
 
-        Its origin is the latest event of this session, or the session before its first event. With
-        ``private=True`` only this session recalls it.
+        Its origin is the latest event of this session, or the session as a whole if it has no
+        event yet. With ``private=True`` only this session recalls it.
         """
     async def remember_many(
         self, items: Iterable[NewMemory | str], *, key: str | None = None
     ) -> list[Memory]:
         """Remember many things said in this session; see ``Space.remember_many``."""
     async def hide(self, reason: str | None = None, *, key: str | None = None) -> None:
-        """Remove the session from lists and every recall, until ``restore``."""
+        """Remove the session from lists and every recall, until ``restore`` or its next event."""
     async def restore(self, *, key: str | None = None) -> None:
         """Undo ``hide``."""
     async def erase(self, *, key: str | None = None) -> SessionErasure:
@@ -480,12 +487,14 @@ class SessionVerbs:
         """Assemble what a model needs for the next turn: profile, summary, memories, history.
 
         ``query`` is what to recall for, by default the user's last message. ``tokens`` is the
-        budget, by default the setting ``context_tokens`` (4000). The profile is the same bytes in
-        every context of this session, until ``refresh_profile``; it is shortened in a few steps, as
-        the history grows, if it needs the room. With ``freeze=False`` nothing is written, and a
-        session that has not seen the profile yet sees the current one. Hits below ``Space.floor``
-        are not in it. ``update_tool`` is the name of the model's tool to change a memory, if it has
-        one: the profile mentions it.
+        budget, by default the setting ``context_tokens`` (4000). Hits below ``Space.floor`` are
+        left out. ``update_tool`` is the name of the model's tool to change a memory, if it has one:
+        the profile mentions it.
+
+        The first context of a session stores which profile it shows. Every later context shows the
+        same profile, byte for byte, until ``refresh_profile``. Only if a growing history needs the
+        room is the profile shortened, in a few steps. With ``freeze=False`` nothing is stored:
+        a session without a stored profile shows the current one.
         """
     async def prompt_additions(
         self,
@@ -497,12 +506,12 @@ class SessionVerbs:
     ) -> PromptAdditions:
         """Return profile and recalled text for a prompt whose history the client sends itself.
 
-        Events of this session are not recalled, for the client sends them, except those that the
-        history given to ``Space.follow`` had dropped. Of the ``limit`` best hits, those that the
-        profile shows are left out. The session's summary is included if the client has dropped
-        turns that it covers. The profile is the same in every prompt of this session. With
-        ``freeze=False`` nothing is written: a session that has not seen the profile yet sees the
-        current one. Hits below the setting ``recall_floor`` are left out, if scores are calibrated.
+        Events of this session are recalled only if the client no longer sends them: those that
+        were missing at the start of the history given to ``Space.follow``. If the summary covers
+        some of them, it is included. Of the ``limit`` best hits, those that the profile shows are
+        left out, and those below the setting ``recall_floor`` if scores are calibrated. The profile
+        is the same in every prompt of this session: the first call stores which one it shows. With
+        ``freeze=False`` nothing is stored, as in ``context``.
         """
 
 class ScratchpadVerbs:

@@ -107,7 +107,7 @@ def optional_datetime(ms: int | None) -> datetime | None:
 class Origin(NamedTuple):
     """The event (session and sequence) that a memory or a proposal was learned from.
 
-    Sequence 0: the session alone, because it had no event yet.
+    A sequence of 0 names the session as a whole: it had no event yet.
     """
 
     session: str
@@ -124,7 +124,7 @@ class Scope:
     """What a handle can see: a space, and in it the memories of one user or session.
 
     Names are compared for equality, never by prefix. Without a ``user`` the scope is the shared
-    memories of the space; ``UNNAMED`` is in place of a user for what was said without a name.
+    memories of the space. The user ``UNNAMED`` has what was said without a user's name.
     """
 
     space: str
@@ -133,7 +133,7 @@ class Scope:
 
     @property
     def shown_user(self) -> str | None:
-        """The user that people are shown: None for what belongs to nobody in particular."""
+        """The user as people are shown it: None instead of ``UNNAMED``."""
         return None if self.user == UNNAMED else self.user
 
 
@@ -144,10 +144,11 @@ class Memory:
     ``user`` is None for a memory shared by the whole space. ``session`` is set when only that
     session can see the memory. ``source`` names the program or document that wrote it,
     ``trust`` says what kind of author that was. ``happened_at`` is when the content took place,
-    ``created_at`` and ``updated_at`` are when the store learned of it. It is true from
-    ``valid_from`` until ``valid_to``, if these are set. ``metadata`` is a JSON
-    object of the caller's own, by which memories can be filtered. ``related`` are the other
-    memories of its subject, the newest first; only results of ``remember`` have them.
+    ``created_at`` is when the memory was first remembered, ``updated_at`` when this version was
+    written. The content is true from ``valid_from`` until ``valid_to``, if these are set.
+    ``metadata`` is a JSON object of the caller's own, by which memories can be filtered.
+    ``related`` are the other memories of its subject, the newest first; only results of
+    ``remember`` have them.
     """
 
     id: str
@@ -176,7 +177,7 @@ class Memory:
     )
 
     def has_ended(self, at: int) -> bool:
-        """Whether what it says was over at a time."""
+        """Whether ``valid_to`` had passed at a time, in milliseconds UTC."""
         return self.valid_to is not None and self.valid_to <= at
 
     def is_valid(self, at: int) -> bool:
@@ -419,8 +420,8 @@ class Proposal:
     """A new fact that waits for somebody to accept or reject it.
 
     ``source`` names the model or the rules that proposed it. ``answer`` is None while it waits;
-    ``memory_id`` is the memory that an accepted proposal became. It holds from ``valid_from`` until
-    ``valid_to``, if these are set.
+    ``memory_id`` is the memory that an accepted proposal became. The fact is true from
+    ``valid_from`` until ``valid_to``, if these are set.
     """
 
     id: str
@@ -510,8 +511,8 @@ class Candidate(NamedTuple):
 class Ranking:
     """The weights and switches of a ranking; ``RANKINGS`` has presets by name.
 
-    The default is the preset that measures best. With the fusion ``evidence`` only the ratio of the
-    weights matters.
+    The default is the preset with the best results in docs/benchmarks.md. With the fusion
+    ``evidence`` only the ratio of the two weights matters.
     """
 
     vector_weight: float = 0.44

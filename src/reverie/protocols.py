@@ -278,7 +278,7 @@ class Engine(Protocol):
         ...
 
     def backup_before_rebuild(self) -> None:
-        """Keep a copy of the store before its index is rebuilt by newer rules, or say how to."""
+        """Copy the store before its index is rebuilt by newer rules, or report how to copy it."""
         ...
 
     def check(self) -> list[str]:

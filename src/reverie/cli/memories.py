@@ -77,6 +77,13 @@ METADATA_OPTION = click.option(
 )
 
 TAG_OPTION = click.option("--tag", "tags", multiple=True, metavar="TAG", help="A tag; repeatable.")
+TAG_FILTER_OPTION = click.option(
+    "--tag",
+    "tags",
+    multiple=True,
+    metavar="TAG",
+    help="Only with this tag; repeatable: with all of them.",
+)
 
 AS_OF_OPTION = click.option(
     "--as-of",
@@ -88,8 +95,7 @@ WHERE_OPTION = click.option(
     "--where",
     type=parse_where_text,
     metavar="JSON",
-    help="Only memories and events that meet conditions, such as "
-    '{"metadata.team": {"in": ["a", "b"]}}.',
+    help='Only what meets these conditions, such as {"metadata.team": {"in": ["a", "b"]}}.',
 )
 VALID_AT_OPTION = click.option(
     "--valid-at",
@@ -164,8 +170,8 @@ def remember_command(
     """Remember one thing, or many.
 
     CONTENT is the text, or - for standard input. It is stored on disk when the command returns.
-    Each line of a --batch is an object with a content, and with a kind, category, subject, tags,
-    source, metadata or times if it has them.
+    Each line of a --batch is a JSON object with a content and, if wanted, kind, category, subject,
+    tags, source, metadata and times.
     """
     if batch is not None:
         key = given.pop("key")
@@ -264,7 +270,7 @@ def _remember_files(options: CommonOptions, files: tuple[str | Path, ...], categ
     help="Only this kind; repeatable.",
 )
 @click.option("--category", metavar="NAME", help="Only this category.")
-@TAG_OPTION
+@TAG_FILTER_OPTION
 @click.option("--since", metavar="TIME", help="Only what happened at or after this time.")
 @click.option("--until", metavar="TIME", help="Only what happened before this time.")
 @WHERE_OPTION
@@ -346,7 +352,7 @@ def _print_hits(hits: list[Hit]) -> None:
 )
 @click.option("--category", metavar="NAME", help="Only this category.")
 @click.option("--subject", metavar="NAME", help="Only this subject.")
-@TAG_OPTION
+@TAG_FILTER_OPTION
 @click.option("--kind", type=click.Choice(KINDS), help="Only this kind.")
 @WHERE_OPTION
 @click.option("--forgotten", is_flag=True, help="Include forgotten memories.")

@@ -52,7 +52,7 @@ def serve_command(
     """Start the server: REST, proxy, MCP and the page.
 
     By default only this machine can reach it, and every request needs a token. The operator's token
-    is made on the first start. The printed link opens the page once.
+    is made on the first start. The printed link logs in to the page, and works once.
     """
     try:
         # fastapi, uvicorn and others are optional libraries.

@@ -202,8 +202,8 @@ def follow_command(options: CommonOptions, file: str, **given: Any) -> None:
     """Store the new messages of a whole history.
 
     FILE, or - for standard input, is a JSON array of all messages so far, as chat programs send
-    it with each turn. Where the history differs from what is stored, a fork begins. System prompts
-    are left out.
+    it with each turn. Where the history differs from what is stored, a new session continues from
+    there, a fork. System prompts are left out.
     """
     history = _parse_json(_read_file(file), "the file")
     if not isinstance(history, list):

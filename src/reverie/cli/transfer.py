@@ -81,10 +81,10 @@ def export_command(
     """Export memories and sessions as JSON.
 
     Without --user, the memories that all users of a space share are exported; with --user, those
-    of that user. The lines hold the whole history, and 'reverie import' reads them again. The array
-    holds the id, content, category and created_at of each current memory, the newest last. The
-    output is JSON with or without --json; with --output, --json prints a JSON document about the
-    written file.
+    of that user. --format jsonl writes the whole history, which 'reverie import' reads again.
+    --format array writes the id, content, category and created_at of each current memory, the
+    newest last. The output is JSON with or without --json; with --output, --json prints a JSON
+    document about the written file.
     """
     if everyone and (form == "array" or options.space is not None or options.user is not None):
         raise InvalidInput(
@@ -326,7 +326,7 @@ def backup_command() -> None:
 @click.argument("file", type=click.Path(path_type=Path))
 @store_options
 def create_command(options: CommonOptions, file: Path) -> None:
-    """Copy the whole store into FILE while it is in use, and verify the copy."""
+    """Copy the store to FILE, even while in use, and verify the copy."""
     with options.open_store() as store:
         report = store.backup(file)
     print_report(report, as_json=options.as_json, heading={"file": str(file)})

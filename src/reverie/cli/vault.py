@@ -222,7 +222,7 @@ def sync_command(options: CommonOptions, missing: MissingAction) -> None:
 )
 @store_options
 def watch_command(options: CommonOptions) -> None:
-    """Read changes in the files into the store as soon as they are saved.
+    """Read changed files into the store as soon as they are saved.
 
     'reverie serve' and 'reverie worker' do this too, and also write changes in the store to the
     files. With --json every change is one line.
@@ -358,13 +358,13 @@ def checkpoint_command(options: CommonOptions, note: str | None) -> None:
 def rebuild_command(options: CommonOptions, path: Path | None, source: str) -> None:
     """Rebuild a store from its vault, or a vault from its store.
 
-    From the vault, every version, event and session is restored from the vault's log. If the log is
-    lost, the Markdown files still give every current memory and every message. The store must be
-    empty, and the vault belongs to it from then on.
+    --from vault restores every version, event and session from the vault's log. If the log is lost,
+    the Markdown files still give every current memory and every message. The store must be empty,
+    and the vault belongs to it from then on.
 
-    From the store, the log and the files of the vault are written again, into an empty folder or in
-    place. People's changes in the files are read first, and the names of the files and the keys
-    that people added to them stay.
+    --from store writes the log and the files of the vault again, into an empty folder or in place.
+    People's changes in the files are read first; the names of the files stay, and so do the keys
+    that people added to the front matter.
 
     PATH is the vault; by default, that of the store or of the settings.
     """

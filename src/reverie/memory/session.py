@@ -187,8 +187,8 @@ class Session:
     def remember(self, content: str, **options: Unpack[RememberOptions]) -> Memory:
         """Remember something said in this session; see ``Space.remember``.
 
-        Its origin is the latest event of this session, or the session before its first event. With
-        ``private=True`` only this session recalls it.
+        Its origin is the latest event of this session, or the session as a whole if it has no
+        event yet. With ``private=True`` only this session recalls it.
         """
         return self.space.remember(content, **options)
 
@@ -199,7 +199,7 @@ class Session:
         return self.space.remember_many(items, key=key)
 
     def hide(self, reason: str | None = None, *, key: str | None = None) -> None:
-        """Remove the session from lists and every recall, until ``restore``."""
+        """Remove the session from lists and every recall, until ``restore`` or its next event."""
         stamp = self._stamp(key, "hide", reason=reason)
         with self._space.writer(self._target) as w:
             events.hide_or_restore(w, "hide", self._id, stamp)
@@ -329,12 +329,14 @@ class Session:
         """Assemble what a model needs for the next turn: profile, summary, memories, history.
 
         ``query`` is what to recall for, by default the user's last message. ``tokens`` is the
-        budget, by default the setting ``context_tokens`` (4000). The profile is the same bytes in
-        every context of this session, until ``refresh_profile``; it is shortened in a few steps, as
-        the history grows, if it needs the room. With ``freeze=False`` nothing is written, and a
-        session that has not seen the profile yet sees the current one. Hits below ``Space.floor``
-        are not in it. ``update_tool`` is the name of the model's tool to change a memory, if it has
-        one: the profile mentions it.
+        budget, by default the setting ``context_tokens`` (4000). Hits below ``Space.floor`` are
+        left out. ``update_tool`` is the name of the model's tool to change a memory, if it has one:
+        the profile mentions it.
+
+        The first context of a session stores which profile it shows. Every later context shows the
+        same profile, byte for byte, until ``refresh_profile``. Only if a growing history needs the
+        room is the profile shortened, in a few steps. With ``freeze=False`` nothing is stored:
+        a session without a stored profile shows the current one.
         """
         if query is not None and not isinstance(query, str):
             raise InvalidInput("query must be text")
@@ -378,12 +380,12 @@ class Session:
     ) -> PromptAdditions:
         """Return profile and recalled text for a prompt whose history the client sends itself.
 
-        Events of this session are not recalled, for the client sends them, except those that the
-        history given to ``Space.follow`` had dropped. Of the ``limit`` best hits, those that the
-        profile shows are left out. The session's summary is included if the client has dropped
-        turns that it covers. The profile is the same in every prompt of this session. With
-        ``freeze=False`` nothing is written: a session that has not seen the profile yet sees the
-        current one. Hits below the setting ``recall_floor`` are left out, if scores are calibrated.
+        Events of this session are recalled only if the client no longer sends them: those that
+        were missing at the start of the history given to ``Space.follow``. If the summary covers
+        some of them, it is included. Of the ``limit`` best hits, those that the profile shows are
+        left out, and those below the setting ``recall_floor`` if scores are calibrated. The profile
+        is the same in every prompt of this session: the first call stores which one it shows. With
+        ``freeze=False`` nothing is stored, as in ``context``.
         """
         if not isinstance(query, str):
             raise InvalidInput("query must be text")

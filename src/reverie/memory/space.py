@@ -219,17 +219,22 @@ class Space:
     ) -> Memory:
         """Remember one thing. Returns once it is on disk.
 
-        The result has the other memories of its subject in ``related``. Remembering the same text
-        again, but for case, white space and a final full stop, adds a version to the same memory,
-        with the labels that it lacked and the later ``source``: it keeps its text, its subject and
-        a category other than the default. The history has both sources, that of a less trusted
-        author in a reason. Another subject or time makes another memory. With ``unless_known``,
+        The result has the other memories of its subject in ``related``. ``metadata`` is any JSON
+        object of up to 16 KiB. ``valid_from`` and ``valid_to`` (exclusive) say when it is true. The
+        same ``key`` with the same arguments returns the first result.
+
+        A text that is remembered again does not become a second memory, unless it contradicts the
+        first in subject, times or metadata: the first gets a new version. Facts are compared
+        without case, white space and a final full stop, notes exactly. The version keeps the text,
+        the subject, and a category other than the default. It gets the labels that the memory
+        lacked, and the new ``source``. If the author is less trusted than that of the memory, the
+        version changes nothing, and only its reason names the new source. With ``unless_known``,
         SubjectExists is raised if a memory of this category and subject already says something
-        similar. The same ``key`` with the same arguments returns the first result. ``metadata`` is
-        any JSON object of up to 16 KiB. ``valid_from`` and ``valid_to`` (exclusive) say when it is
-        true. ``private`` needs the handle of a session: only that session recalls the memory.
-        Through such a handle the ``origin`` is the session's latest event, or the session alone
-        before its first event, unless it is given.
+        similar.
+
+        Through the handle of a session, ``origin`` is by default the session's latest event, or the
+        session as a whole if it has no event yet. ``private`` needs such a handle: only that
+        session recalls the memory.
         """
         validate.check_key(key)
         if private and self._author.scope.session is None:
@@ -387,14 +392,16 @@ class Space:
         """Return the memories and events that best answer a query, best first.
 
         Hits below ``min_score`` are left out; with the default ranking scores are from 0 to 1 and
-        comparable between queries, and prompts use ``floor``. ``ranking`` is a Ranking or one of
-        the names in ``RANKINGS``, by default the handle's. ``since`` and ``until`` (exclusive)
-        limit when something happened; ``where`` are conditions on metadata, tags and other fields.
-        With ``valid_at`` only memories that were true at that time are found, in the version of
-        that time, and no events: when they were said is not when they are true. A year or month
-        ("2023", "2023-05") means its last moment, or now while it lasts. ``as_of`` is a position of
-        the log (an int) or a time: the recall finds what it would have found then. With
-        ``note=False`` the recall is not logged.
+        comparable between queries, and prompts leave out those below ``floor``. ``ranking`` is a
+        Ranking or one of the names in ``RANKINGS``, by default the handle's. ``since`` and
+        ``until`` (exclusive) limit when something happened; ``where`` are conditions on metadata,
+        tags and other fields. With ``note=False`` the recall is not logged.
+
+        ``valid_at`` asks for what was true at a time: only memories are found, each in the version
+        that was true then. No event is, because its time is when it was said. A year or month
+        ("2023", "2023-05") means its last moment, or now while it lasts. ``as_of`` asks for what
+        the store knew at a position of the log (an int) or at a time: the recall finds what it
+        would have found then.
         """
         if not isinstance(query, str):
             raise InvalidInput("query must be text")
@@ -626,8 +633,8 @@ class Space:
     def accept(self, proposal: str, *, key: str | None = None) -> Memory:
         """Remember a proposed fact; if it was accepted before, return the same memory.
 
-        If something said later of the same, such as a new home, was accepted before, that counts:
-        its memory is returned unchanged.
+        If a later proposal of another value for the same fact, such as a newer home, was accepted
+        already, nothing is remembered: the memory it became is returned unchanged.
         """
         stamp = self._stamp(key, "accept", proposal)
         return proposals.accept(self._runtime, self._author, proposal, stamp)
