@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 import pytest
 
-from reverie.cli import COMMANDS, app
+from reverie.cli import COMMANDS, SYNONYMS, app
 from reverie.cli.exit_codes import EXIT_CODES, exit_code, run
 from reverie.errors import (
     ConfigError,
@@ -117,6 +117,28 @@ def test_help_imports_no_command_module_and_no_heavy_library(reverie: CommandLin
 )
 def test_each_error_class_has_its_exit_code(error: ReverieError, code: int) -> None:
     assert exit_code(error) == code
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("search", "recall"),
+        ("add", "remember"),
+        ("delete", "forget"),
+        ("rm", "forget"),
+        ("LS", "list"),
+        ("update", "revise"),
+    ],
+)
+def test_verb_of_other_programs_names_the_command(
+    reverie: CommandLine, word: str, meant: str
+) -> None:
+    assert f"did you mean {meant!r}" in reverie.error(word, "anything", code=2)
+
+
+def test_synonyms_name_commands_and_are_none() -> None:
+    commands = app.list_commands(click.Context(app))
+    assert {*SYNONYMS.values()} <= {*commands} and not {*SYNONYMS} & {*commands}
 
 
 def test_errors_are_printed_on_one_line(reverie: CommandLine) -> None:

@@ -56,6 +56,7 @@ def test_doctor_of_a_healthy_store_reports_versions_and_no_problem(
     reverie.remember("one")
     found = reverie.json("doctor")
     assert found["reverie"] == __version__ and found["ok"] and found["problems"] == []
+    assert isinstance(found["bytes"], int) and isinstance(found["schema"], int)
     shown = reverie.text("doctor")
     # A long path is folded within its column of the table.
     assert "SQLite" in shown and str(reverie.store) in "".join(shown.split())

@@ -436,6 +436,21 @@ def test_erase_reports_sources_that_stay_and_pending_cleanup(
     assert answer["sources"] == [{"session": "chat", "sequence": 4}] and answer["pending"]
 
 
+def test_query_of_several_words_needs_no_quotes(reverie: CommandLine) -> None:
+    reverie.remember("Alec is my boss at TechCorp")
+    found = reverie.json("recall", "who", "is", "--limit", "1", "my", "boss?")
+    assert found["query"] == "who is my boss?"
+    assert found["hits"][0]["text"] == "Alec is my boss at TechCorp"
+
+
+def test_empty_profile_says_why(reverie: CommandLine) -> None:
+    reverie.remember("I like tea", "--user", "ana")
+    none = reverie.run("profile")
+    assert none.stdout == "" and "No memories found in space 'default'" in none.stderr
+    small = reverie.run("profile", "--user", "ana", "--tokens", "5")
+    assert small.stdout == "" and "No memory fits into 5 tokens" in small.stderr
+
+
 def test_profile_prints_the_profile(reverie: CommandLine) -> None:
     reverie.remember("I like tea")
     assert "I like tea" in reverie.text("profile")

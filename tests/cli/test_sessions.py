@@ -352,6 +352,17 @@ def test_recall_with_a_session_includes_its_private_memories(reverie: CommandLin
 # -- going on -------------------------------------------------------------------------------------
 
 
+def test_resume_without_an_id_takes_the_session_with_the_newest_event(
+    reverie: CommandLine,
+) -> None:
+    append_turns(reverie, "one", "two", to="older")
+    append_turns(reverie, "three", to="newer")
+    resumed = reverie.run("sessions", "resume")
+    assert json.loads(resumed.stdout) == [{"role": "user", "content": "three"}]
+    assert "session 'newer'" in resumed.stderr
+    assert "has no sessions" in reverie.error("sessions", "resume", "--space", "none", code=3)
+
+
 def test_resume_prints_messages_that_can_be_sent_again(reverie: CommandLine) -> None:
     reverie.run("sessions", "append", "chat", "Be kind", "--role", "system")
     append_turns(reverie, "one", "two", "three", "four")

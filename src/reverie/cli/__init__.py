@@ -64,6 +64,22 @@ COMMANDS = {
     },
 }
 
+# What other programs call these commands.
+SYNONYMS = {
+    **dict.fromkeys(("ask", "find", "query", "search"), "recall"),
+    **dict.fromkeys(("add", "note", "put", "save", "store"), "remember"),
+    **dict.fromkeys(("del", "delete", "remove", "rm"), "forget"),
+    **dict.fromkeys(("all", "ls", "memories"), "list"),
+    **dict.fromkeys(("cat", "get"), "show"),
+    **dict.fromkeys(("edit", "set", "update"), "revise"),
+    **dict.fromkeys(("undelete", "undo"), "restore"),
+    **dict.fromkeys(("destroy", "purge", "wipe"), "erase"),
+    **dict.fromkeys(("check", "info", "status"), "doctor"),
+    **dict.fromkeys(("server", "start", "web"), "serve"),
+    "chats": "sessions",
+    "log": "history",
+}
+
 EXAMPLES = """\b
 Examples:
   reverie tour
@@ -106,6 +122,7 @@ class _Reverie(LazyGroup):
     cls=_Reverie,
     package="reverie.cli",
     sections=COMMANDS,
+    synonyms=SYNONYMS,
     epilog=EPILOG,
     help="A memory for LLM agents that keeps every word, needs no model to work and survives "
     f"kill -9.\n\n{EXAMPLES}",

@@ -14,13 +14,22 @@ Sections = Mapping[str, Mapping[str, tuple[str, str]]]
 class LazyGroup(click.Group):
     """Knows each command by name, module and one line of help; imports only the one that is called.
 
-    The command ``NAME`` is the attribute ``NAME_command`` of its module.
+    The command ``NAME`` is the attribute ``NAME_command`` of its module. ``synonyms`` are words for
+    commands that people try first.
     """
 
-    def __init__(self, *args: Any, package: str, sections: Sections, **more: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        package: str,
+        sections: Sections,
+        synonyms: Mapping[str, str],
+        **more: Any,
+    ) -> None:
         super().__init__(*args, **more)
         self.package = package
         self.sections = sections
+        self._synonyms = synonyms
         self._modules = {
             name: module for commands in sections.values() for name, (module, _) in commands.items()
         }
@@ -47,7 +56,8 @@ class LazyGroup(click.Group):
     def _suggestion(self, name: str) -> str:
         from difflib import get_close_matches
 
-        similar = get_close_matches(name, self._modules, n=1)
+        meant = self._synonyms.get(name.lower())
+        similar = [meant] if meant else get_close_matches(name, self._modules, n=1)
         return f": did you mean {similar[0]!r}?" if similar else ": 'reverie --help' lists them"
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -254,7 +254,7 @@ def _remember_files(options: CommonOptions, files: tuple[str | Path, ...], categ
         'reverie recall "what did I say about the move?" --kind event --session chat',
     ),
 )
-@click.argument("query")
+@click.argument("query", nargs=-1, required=True)
 @click.option("--limit", type=POSITIVE_INT, default=5, help="Show at most this many hits.")
 @click.option(
     "--mode",
@@ -288,28 +288,32 @@ def _remember_files(options: CommonOptions, files: tuple[str | Path, ...], categ
 @click.option("--explain", is_flag=True, help="Show how each hit's score is made up.")
 @scope_options
 def recall_command(
-    options: CommonOptions, query: str, session: str | None, explain: bool, **given: Any
+    options: CommonOptions,
+    query: tuple[str, ...],
+    session: str | None,
+    explain: bool,
+    **given: Any,
 ) -> None:
     """Search memories and conversations for a query.
 
     A hit is a memory, or an event: one message of a conversation. The id of an event is its session
     and its sequence number.
     """
-    query = read_text_argument(query)
+    asked_for = read_text_argument(" ".join(query))
     with options.open_space() as space:
         scope = space if session is None else space.session(session)
-        hits = scope.recall(query, explain=explain, **given)
+        hits = scope.recall(asked_for, explain=explain, **given)
         asked = given["ranking"]
         floor = space.floor if asked is None or RANKINGS[asked].is_calibrated else None
     if options.as_json:
-        print_json({"query": query, "hits": hits})
+        print_json({"query": asked_for, "hits": hits})
     elif not hits:
         print_stderr("Nothing found.")
     elif explain:
         # rich and numpy take time to load, and only this option needs them here.
         from reverie.cli.explain import print_explained
 
-        print_explained(hits, query)
+        print_explained(hits, asked_for)
     else:
         _print_hits(hits)
     if not options.as_json and floor is not None:
@@ -688,7 +692,13 @@ def profile_command(options: CommonOptions, tokens: int) -> None:
     """
     with options.open_space() as space:
         block = space.profile(tokens=tokens)
+        is_empty = not block and not space.memories(limit=1)
+        name = space.name
     if options.as_json:
         print_json({"profile": block})
-    else:
+    elif block:
         click.echo(block, nl=False)
+    elif is_empty:
+        print_stderr(f"No memories found in space {name!r}.")
+    else:
+        print_stderr(f"No memory fits into {tokens} tokens: --tokens takes more.")

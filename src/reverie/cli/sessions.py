@@ -32,7 +32,7 @@ from reverie.cli.output import (
 from reverie.cli.purge import REWRITE_OPTION, add_purge_report, purge_history, report_purge
 from reverie.cli.transfer import as_lines, write_output
 from reverie.errors import InvalidInput, NotFound
-from reverie.memory import Session
+from reverie.memory import Session, Space
 from reverie.model import Context, Event, SessionInfo
 from reverie.serialize import to_json_value
 from reverie.text.messages import role_of, text_of
@@ -340,21 +340,31 @@ def _info_line(verb: str, info: SessionInfo) -> str:
 @sessions_command.command(
     "resume",
     epilog=examples(
-        "reverie sessions resume chat", "reverie sessions resume chat --limit 50 > history.json"
+        "reverie sessions resume", "reverie sessions resume chat --limit 50 > history.json"
     ),
 )
-@click.argument("id")
+@click.argument("id", required=False)
 @LIMIT_OPTION
 @scope_options
-def resume_command(options: CommonOptions, id: str, limit: int) -> None:
+def resume_command(options: CommonOptions, id: str | None, limit: int) -> None:
     """Print the last messages, ready to be sent again.
 
-    The output is a JSON array, with or without --json, with the messages as they were received. It
-    begins with a message of the user, and never separates a tool call from its results.
+    Without an ID they are those of the session with the newest event. The output is a JSON array,
+    with or without --json, with the messages as they were received. It begins with a message of the
+    user, and never separates a tool call from its results.
     """
     with options.open_space() as space:
-        messages = _require_events(space.session(id)).resume(limit)
+        session = _latest(space) if id is None else space.session(id)
+        messages = _require_events(session).resume(limit)
     print_json(messages)
+    if id is None:
+        print_stderr(f"These are messages of session {session.id!r}.")
+
+
+def _latest(space: Space) -> Session:
+    for info in space.sessions(limit=1):
+        return space.session(info.id)
+    raise NotFound(f"space {space.name!r} has no sessions")
 
 
 @sessions_command.command(

@@ -296,7 +296,7 @@ class PostgresEngine(BaseEngine[PostgresTransaction]):
             *(f"the index {row[0]} is not valid: run REINDEX INDEX {row[0]}" for row in invalid),
         ]
 
-    def describe(self) -> Mapping[str, str]:
+    def describe(self) -> Mapping[str, str | int]:
         with self.read() as tx:
             (server, size) = tx.one(
                 "SELECT current_setting('server_version'), pg_database_size(current_database())"
@@ -305,8 +305,8 @@ class PostgresEngine(BaseEngine[PostgresTransaction]):
         return {
             "engine": f"PostgreSQL {server.split()[0]} (psycopg {psycopg.__version__})",
             "database": self.url,
-            "bytes": str(size),
-            "schema": str(schema.SCHEMA_VERSION),
+            "bytes": size,
+            "schema": schema.SCHEMA_VERSION,
             "pgvector": row[0] if row and self.supports_vector_search else "none",
         }
 

@@ -542,15 +542,15 @@ class SQLiteEngine(BaseEngine[SQLiteTransaction]):
             f"{row[0]} row {row[1]} refers to a missing {row[2]}" for row in dangling
         ]
 
-    def describe(self) -> Mapping[str, str]:
+    def describe(self) -> Mapping[str, str | int]:
         with self.read() as tx:
             pages = tx.one("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size")
         copies = [copy.name for copy in upgrade_backup.find(self.path)]
         return {
             "engine": f"SQLite {apsw.sqlite_lib_version()} (apsw {apsw.apsw_version()})",
             "file": str(self.path),
-            "bytes": str(pages[0] if pages else 0),
-            "schema": str(schema.SCHEMA_VERSION),
+            "bytes": pages[0] if pages else 0,
+            "schema": schema.SCHEMA_VERSION,
             **({"upgrade backups": ", ".join(copies)} if copies else {}),
         }
 
