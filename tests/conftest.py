@@ -10,6 +10,7 @@ import random
 import shutil
 import ssl
 import string
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partialmethod
@@ -228,6 +229,20 @@ MADE_FOR_REAL = (
     "tests/contract/test_damage",
     "tests/vault/test_older_states",
 )
+
+
+@pytest.fixture
+def central_europe() -> Iterator[None]:
+    """The zone of this process, with summer time; its rules need no database of zones."""
+    before = os.environ.get("TZ")
+    os.environ["TZ"] = "CET-1CEST,M3.5.0,M10.5.0/3"
+    time.tzset()
+    yield
+    if before is None:
+        del os.environ["TZ"]
+    else:
+        os.environ["TZ"] = before
+    time.tzset()
 
 
 @pytest.fixture(scope="session")

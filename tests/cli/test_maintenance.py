@@ -17,12 +17,19 @@ import pytest
 from reverie import __version__
 from reverie.cli import maintenance
 from reverie.cli.runtime import StopSignal, stop_on_signals
+from reverie.memory import open as open_store
 from reverie.model import Job
 from tests.cli.conftest import CommandLine
 from tests.crash.stopped_writer import stopped_writer
 
 # The same text again would be the same memory, which has its job.
 NUMBERS = itertools.count()
+
+
+def remember_what_expires(reverie: CommandLine) -> None:
+    """Remember something that expires at once, which leaves a job that is due."""
+    with open_store(reverie.store, embedder="hashing") as store:
+        store.space("default").remember("over", expires_at="2020-01-01")
 
 
 def job_of(reverie: CommandLine) -> int:
@@ -114,7 +121,7 @@ def test_worker_once_reports_failed_jobs(
     reverie: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failing(reverie, monkeypatch)
-    reverie.remember("over", "--expires-at", "2020-01-01")
+    remember_what_expires(reverie)
     output = reverie.text("worker", "--once", code=1)
     assert output == "Ran 3 jobs, 2 failed: 'reverie jobs list' shows why.\n"
     assert reverie.json("worker", "--once") == {"jobs": 0, "failed": 0}
@@ -167,7 +174,7 @@ def test_jobs_retry_without_ids_retries_every_parked_job(
         (59_999, "in 60 s"),
         (60_000, "in 1 min"),
         (7_200_000, "in 2 h"),
-        (86_400_000, "1970-01-02 00:00"),
+        (86_400_000, "1970-01-02 00:00 UTC"),
     ],
 )
 def test_jobs_list_shows_when_a_job_is_due(wait: int, shown: str) -> None:
@@ -178,7 +185,7 @@ def test_jobs_list_shows_when_a_job_is_due(wait: int, shown: str) -> None:
 def test_jobs_list_retry_and_drop_one_job(reverie: CommandLine) -> None:
     job = str(job_of(reverie))
     shown = reverie.text("jobs", "list")
-    assert re.search(r"expire +ready +2099-01-01 00:00 +0 +\w{8}\b", shown)
+    assert re.search(r"expire +ready +2099-01-01 00:00 UTC +0 +\w{8}\b", shown)
     assert "due now" in reverie.text("jobs", "retry", job)
     assert reverie.json("jobs", "retry", job)["state"] == "due"
     assert "dropped" in reverie.text("jobs", "drop", job)
@@ -196,7 +203,7 @@ def test_jobs_list_retry_and_drop_one_job(reverie: CommandLine) -> None:
 
 
 def test_worker_once_runs_the_jobs_that_are_due(reverie: CommandLine) -> None:
-    assert reverie.remember("over", "--expires-at", "2020-01-01")
+    remember_what_expires(reverie)
     assert reverie.text("worker", "--once") == "Ran 1 job.\n"
     assert reverie.json("worker", "--once") == {"jobs": 0, "failed": 0}
 
@@ -205,7 +212,7 @@ def test_worker_once_runs_the_jobs_that_are_due(reverie: CommandLine) -> None:
 def test_worker_runs_until_a_signal(
     reverie: CommandLine, number: signal.Signals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reverie.remember("over", "--expires-at", "2020-01-01")
+    remember_what_expires(reverie)
     monkeypatch.setenv("REVERIE_LOG_LEVEL", "info")
     flags = ["--json"] if number == signal.SIGINT else []
     with subprocess.Popen(

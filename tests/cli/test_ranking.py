@@ -63,7 +63,7 @@ def test_score_bars_of_all_hits_share_one_scale(drawn: Drawn) -> None:
         "0.600 Ab3dE6gH Alec is my boss",
         "      ████████████▓▓▓▓▓▓  █ .400  ▓ .200",
         "0.300 chat:1   He is nice",
-        "      assistant, 2026-05-08 10:00",
+        "      assistant, 2026-05-08 10:00 UTC",
         "      ▓▓▓▒▒▒▒▒▒                   ▓ .100  ▒ .200",
         "",
         "█ keyword  ▓ vector  ▒ neighbours  (full: 0.600)",
@@ -136,7 +136,7 @@ def test_number_of_near_duplicates_of_a_hit_is_shown(drawn: Drawn) -> None:
         replace(event_hit("two", keyword_part=0.4), duplicates=("a", "b")),
     )
     assert lines[1] == "      1 more says the same"
-    assert lines[4] == "      user, 2026-05-08 10:00, 2 more say the same"
+    assert lines[4] == "      user, 2026-05-08 10:00 UTC, 2 more say the same"
 
 
 def test_wide_characters_and_long_ids_keep_the_columns_aligned(drawn: Drawn) -> None:

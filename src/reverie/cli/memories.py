@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from time import time
 from typing import Any, TextIO
 
 import click
@@ -12,8 +14,10 @@ from reverie.cli.options import (
     KEY_OPTION,
     LIMIT_OPTION,
     POSITIVE_INT,
+    Command,
     CommonOptions,
     examples,
+    parse_time,
     read_text_argument,
     scope_options,
 )
@@ -34,7 +38,7 @@ from reverie.cli.output import (
     with_subject,
 )
 from reverie.cli.purge import REWRITE_OPTION, add_purge_report, purge_history, report_purge
-from reverie.dates import parse_as_of
+from reverie.dates import parse_as_of, parse_period, to_ms
 from reverie.errors import VaultError
 from reverie.memory import Space
 from reverie.model import HIT_KINDS, KINDS, MODES, ORDERS, RANKINGS, Hit, Origin
@@ -85,9 +89,30 @@ TAG_FILTER_OPTION = click.option(
     help="Only with this tag; repeatable: with all of them.",
 )
 
+
+def _parse_as_of(text: str) -> int | str:
+    found = parse_as_of(text)
+    return found if isinstance(found, int) else parse_time(found)
+
+
+def _parse_valid_at(text: str) -> str:
+    return text if parse_period(text) else parse_time(text)
+
+
+def _parse_expiry(text: str) -> str:
+    expiry = parse_time(text)
+    if to_ms(expiry, "--expires-at") <= int(time() * 1000):
+        raise click.BadParameter(f"{expiry} is in the past")
+    return expiry
+
+
+def _time_option(name: str, help: str) -> Callable[[Command], Command]:
+    return click.option(name, type=parse_time, metavar="TIME", help=help)
+
+
 AS_OF_OPTION = click.option(
     "--as-of",
-    type=parse_as_of,
+    type=_parse_as_of,
     metavar="POSITION|TIME",
     help="Answer as of this log position or time.",
 )
@@ -99,6 +124,7 @@ WHERE_OPTION = click.option(
 )
 VALID_AT_OPTION = click.option(
     "--valid-at",
+    type=_parse_valid_at,
     metavar="TIME",
     help="Only memories true at this time (or 2023, 2023-05), as they were then.",
 )
@@ -139,10 +165,10 @@ ERASE_EVENT_HINT = "'reverie sessions erase SESSION --event SEQUENCE'"
 @TAG_OPTION
 @click.option("--source", metavar="NAME", help="The program or document it comes from.")
 @click.option("--pin", is_flag=True, help="Put it first in the profile, and exempt it from limits.")
-@click.option("--happened-at", metavar="TIME", help="When it happened.")
-@click.option("--expires-at", metavar="TIME", help="When to forget it.")
-@click.option("--valid-from", metavar="TIME", help="When it becomes true.")
-@click.option("--valid-to", metavar="TIME", help="When it stops being true.")
+@_time_option("--happened-at", "When it happened.")
+@click.option("--expires-at", type=_parse_expiry, metavar="TIME", help="When to forget it.")
+@_time_option("--valid-from", "When it becomes true.")
+@_time_option("--valid-to", "When it stops being true.")
 @METADATA_OPTION
 @click.option(
     "--session", metavar="ID", help="The session it comes from; its latest event is the origin."
@@ -271,8 +297,8 @@ def _remember_files(options: CommonOptions, files: tuple[str | Path, ...], categ
 )
 @click.option("--category", metavar="NAME", help="Only this category.")
 @TAG_FILTER_OPTION
-@click.option("--since", metavar="TIME", help="Only what happened at or after this time.")
-@click.option("--until", metavar="TIME", help="Only what happened before this time.")
+@_time_option("--since", "Only what happened at or after this time.")
+@_time_option("--until", "Only what happened before this time.")
 @WHERE_OPTION
 @VALID_AT_OPTION
 @AS_OF_OPTION
@@ -483,8 +509,8 @@ def history_command(options: CommonOptions, id: str) -> None:
     help="Replace the metadata; repeatable, or one JSON object.",
 )
 @click.option("--no-metadata", is_flag=True, help="Remove all metadata.")
-@click.option("--valid-from", metavar="TIME", help="When it became true; empty: always was.")
-@click.option("--valid-to", metavar="TIME", help="When it stopped being true; empty: still is.")
+@_time_option("--valid-from", "When it became true; empty: always was.")
+@_time_option("--valid-to", "When it stopped being true; empty: still is.")
 @click.option(
     "--expected-version", type=int, metavar="N", help="Fail unless this is its current version."
 )
@@ -528,8 +554,8 @@ def revise_command(
     changes: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
     changes |= {"subject": None} if no_subject else {}
     changes |= {"tags": ()} if no_tags else {}
-    for name, time in (("valid_from", valid_from), ("valid_to", valid_to)):
-        changes |= {} if time is None else {name: time or None}
+    for name, moment in (("valid_from", valid_from), ("valid_to", valid_to)):
+        changes |= {} if moment is None else {name: moment or None}
     text = None if content is None else read_text_argument(content)
     with options.open_space() as space:
         memory = space.revise(id, text, **changes, **given)

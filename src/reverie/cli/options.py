@@ -8,6 +8,7 @@ import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -30,6 +31,7 @@ from reverie.errors import InvalidInput, NotFound, ReverieError
 from reverie.memory import Space, Store
 from reverie.memory import open as open_store
 from reverie.serialize import to_json_value
+from reverie.text.spoken_times import parse_spoken_time
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -42,6 +44,28 @@ _NO_BACKUP = click.option(
     "--no-backup", is_flag=True, help="If the store needs an upgrade, do not back it up first."
 )
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+
+
+def parse_time(text: str) -> str:
+    """Return the time that a text on the command line names, as ISO 8601.
+
+    Without a zone it is a time of this machine's. What was said in words is shown as it was read.
+    """
+    if not text:
+        return text
+    moment = parse_spoken_time(text, datetime.now(UTC))
+    if moment is None:
+        try:
+            moment = datetime.fromisoformat(text.strip())
+        except ValueError:
+            raise click.BadParameter(
+                f"{text!r} is no time: write 2026-01-31, 2026-01-31 9:00, yesterday, next Tuesday "
+                "9:00, 3 days ago or in 2h"
+            ) from None
+        return (moment if moment.tzinfo else moment.astimezone()).isoformat()
+    if not text.strip()[0].isdigit() or " ago" in text:
+        print_stderr(f"{text!r} is {moment.isoformat(' ', 'minutes')}.")
+    return moment.isoformat()
 
 
 # The largest integer that every database column takes.

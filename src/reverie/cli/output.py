@@ -9,13 +9,14 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import fields
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from reverie.model import Memory, Origin, VerifyReport, is_time_field
 from reverie.protocols import Progress, UpgradeProgress
-from reverie.serialize import format_time, to_json_value
+from reverie.serialize import to_json_value
 from reverie.text.normalize import one_line
 
 if TYPE_CHECKING:
@@ -140,9 +141,19 @@ def to_line(text: str | None) -> str:
     return "" if text is None else one_line(text)
 
 
+def to_local(ms: int) -> datetime:
+    """Return a time in milliseconds in the zone of this machine."""
+    utc = datetime.fromtimestamp(ms / 1000, UTC)
+    try:
+        return utc.astimezone()
+    except (OverflowError, ValueError):  # at the ends of the calendar
+        return utc
+
+
 def format_minute(ms: int) -> str:
-    """Format a time in milliseconds to the minute, in UTC."""
-    return format_time(ms)[:16].replace("T", " ")
+    """Format a time in milliseconds to the minute, with its zone."""
+    local = to_local(ms)
+    return f"{local.isoformat(' ', 'minutes')[:16]} {local.tzname()}"
 
 
 def with_subject(subject: str | None, content: str | None) -> str:
@@ -188,7 +199,7 @@ def memory_pairs(memory: Memory) -> dict[str, str]:
         if field.name in {"content", "related"} or value in (None, (), "", {}):
             continue
         if is_time_field(field.name):
-            value = format_time(value)
+            value = to_local(value).isoformat(timespec="seconds")
         elif isinstance(value, tuple):
             value = ", ".join(value)
         elif isinstance(value, bool):
