@@ -289,7 +289,7 @@ class Engine(Protocol):
         """Drop cached pages, since a read that failed may have left wrong ones."""
         ...
 
-    def describe(self) -> Mapping[str, str | int]:
+    def describe(self) -> Mapping[str, Any]:
         """Return the versions and the paths or addresses in use, to show to a person."""
         ...
 

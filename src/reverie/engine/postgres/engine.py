@@ -11,6 +11,7 @@ import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import psycopg
 
@@ -296,7 +297,7 @@ class PostgresEngine(BaseEngine[PostgresTransaction]):
             *(f"the index {row[0]} is not valid: run REINDEX INDEX {row[0]}" for row in invalid),
         ]
 
-    def describe(self) -> Mapping[str, str | int]:
+    def describe(self) -> Mapping[str, Any]:
         with self.read() as tx:
             (server, size) = tx.one(
                 "SELECT current_setting('server_version'), pg_database_size(current_database())"

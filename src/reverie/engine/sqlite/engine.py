@@ -16,6 +16,7 @@ import urllib.parse
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import apsw
 
@@ -542,7 +543,7 @@ class SQLiteEngine(BaseEngine[SQLiteTransaction]):
             f"{row[0]} row {row[1]} refers to a missing {row[2]}" for row in dangling
         ]
 
-    def describe(self) -> Mapping[str, str | int]:
+    def describe(self) -> Mapping[str, Any]:
         with self.read() as tx:
             pages = tx.one("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size")
         copies = [copy.name for copy in upgrade_backup.find(self.path)]
