@@ -344,9 +344,17 @@ class SpaceVerbs:
     def session(self, id: str | None = None) -> AsyncSession:
         """Return a handle on a session of this scope; without an id, on a new one."""
     async def sessions(
-        self, *, limit: int | None = None, include_hidden: bool = False
+        self,
+        *,
+        limit: int | None = None,
+        include_hidden: bool = False,
+        since: Time | None = None,
+        until: Time | None = None,
     ) -> list[SessionInfo]:
-        """List the sessions of this handle, the one with the newest event first."""
+        """List the sessions of this handle, the one with the newest event first.
+
+        ``since`` and ``until`` (exclusive) limit when that event was stored.
+        """
     async def follow(
         self, history: Iterable[Message], *, session: str | None = None, key: str | None = None
     ) -> AsyncSession:

@@ -352,6 +352,12 @@ def test_recall_with_a_session_includes_its_private_memories(reverie: CommandLin
 # -- going on -------------------------------------------------------------------------------------
 
 
+def test_sessions_are_listed_since_and_until_a_time(reverie: CommandLine) -> None:
+    append_turns(reverie, "one")
+    assert ids(reverie, "--since", "3 days ago") == ["chat"]
+    assert ids(reverie, "--until", "3 days ago") == ids(reverie, "--since", "in 1h") == []
+
+
 def test_resume_without_an_id_takes_the_session_with_the_newest_event(
     reverie: CommandLine,
 ) -> None:

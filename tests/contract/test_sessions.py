@@ -44,6 +44,24 @@ def test_invalid_session_id_is_refused(space: Space, id: Any) -> None:
     assert space.sessions(include_hidden=True) == []
 
 
+def test_sessions_are_listed_by_the_time_of_their_newest_event(
+    space: Space, clock: FakeClock
+) -> None:
+    times = []
+    for name in ("first", "second", "third"):
+        clock.step(HOUR)
+        times.append(clock.now())
+        space.session(name).append({"role": "user", "content": "Hi, it is me"})
+
+    def ids(since: int | None = None, until: int | None = None) -> list[str]:
+        return [info.id for info in space.sessions(since=since, until=until)]
+
+    assert ids(since=times[1]) == ["third", "second"]
+    assert ids(until=times[1]) == ["first"]
+    assert ids(since=times[1], until=times[2]) == ["second"]
+    assert ids(since=times[2] + 1) == []
+
+
 def test_sessions_are_listed_by_their_newest_event(space: Space, clock: FakeClock) -> None:
     one, two, three = (space.session(id) for id in ("one", "two", "three"))
     one.append_many([system("be kind"), user("  What is\na zebra? ")])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from time import time
 from typing import Any, TextIO
@@ -14,12 +13,12 @@ from reverie.cli.options import (
     KEY_OPTION,
     LIMIT_OPTION,
     POSITIVE_INT,
-    Command,
     CommonOptions,
     examples,
     parse_time,
     read_text_argument,
     scope_options,
+    time_option,
 )
 from reverie.cli.output import (
     escape_control,
@@ -106,10 +105,6 @@ def _parse_expiry(text: str) -> str:
     return expiry
 
 
-def _time_option(name: str, help: str) -> Callable[[Command], Command]:
-    return click.option(name, type=parse_time, metavar="TIME", help=help)
-
-
 AS_OF_OPTION = click.option(
     "--as-of",
     type=_parse_as_of,
@@ -165,10 +160,10 @@ ERASE_EVENT_HINT = "'reverie sessions erase SESSION --event SEQUENCE'"
 @TAG_OPTION
 @click.option("--source", metavar="NAME", help="The program or document it comes from.")
 @click.option("--pin", is_flag=True, help="Put it first in the profile, and exempt it from limits.")
-@_time_option("--happened-at", "When it happened.")
+@time_option("--happened-at", "When it happened.")
 @click.option("--expires-at", type=_parse_expiry, metavar="TIME", help="When to forget it.")
-@_time_option("--valid-from", "When it becomes true.")
-@_time_option("--valid-to", "When it stops being true.")
+@time_option("--valid-from", "When it becomes true.")
+@time_option("--valid-to", "When it stops being true.")
 @METADATA_OPTION
 @click.option(
     "--session", metavar="ID", help="The session it comes from; its latest event is the origin."
@@ -297,8 +292,8 @@ def _remember_files(options: CommonOptions, files: tuple[str | Path, ...], categ
 )
 @click.option("--category", metavar="NAME", help="Only this category.")
 @TAG_FILTER_OPTION
-@_time_option("--since", "Only what happened at or after this time.")
-@_time_option("--until", "Only what happened before this time.")
+@time_option("--since", "Only what happened at or after this time.")
+@time_option("--until", "Only what happened before this time.")
 @WHERE_OPTION
 @VALID_AT_OPTION
 @AS_OF_OPTION
@@ -509,8 +504,8 @@ def history_command(options: CommonOptions, id: str) -> None:
     help="Replace the metadata; repeatable, or one JSON object.",
 )
 @click.option("--no-metadata", is_flag=True, help="Remove all metadata.")
-@_time_option("--valid-from", "When it became true; empty: always was.")
-@_time_option("--valid-to", "When it stopped being true; empty: still is.")
+@time_option("--valid-from", "When it became true; empty: always was.")
+@time_option("--valid-to", "When it stopped being true; empty: still is.")
 @click.option(
     "--expected-version", type=int, metavar="N", help="Fail unless this is its current version."
 )

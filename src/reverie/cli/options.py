@@ -68,6 +68,11 @@ def parse_time(text: str) -> str:
     return moment.isoformat()
 
 
+def time_option(name: str, help: str) -> Callable[[Command], Command]:
+    """An option that takes a time as people say it."""
+    return click.option(name, type=parse_time, metavar="TIME", help=help)
+
+
 # The largest integer that every database column takes.
 POSITIVE_INT = click.IntRange(1, 2**31 - 1)
 KEY_OPTION = click.option(

@@ -18,6 +18,7 @@ from reverie.cli.options import (
     examples,
     read_text_argument,
     scope_options,
+    time_option,
 )
 from reverie.cli.output import (
     format_minute,
@@ -61,19 +62,26 @@ def sessions_command() -> None:
 
 
 @sessions_command.command(
-    "list", epilog=examples("reverie sessions list", "reverie sessions list --hidden --json")
+    "list",
+    epilog=examples(
+        "reverie sessions list",
+        "reverie sessions list --since yesterday",
+        "reverie sessions list --hidden --json",
+    ),
 )
 @LIMIT_OPTION
 @click.option("--hidden", is_flag=True, help="Include hidden sessions.")
+@time_option("--since", "Only those with an event at or after this time.")
+@time_option("--until", "Only those without an event at or after this time.")
 @scope_options
-def list_command(options: CommonOptions, limit: int, hidden: bool) -> None:
+def list_command(options: CommonOptions, limit: int, hidden: bool, **given: Any) -> None:
     """List the sessions of a space.
 
     The session with the newest event comes first.
     """
     with options.open_space() as space:
         # One more than the limit shows whether there are more.
-        found = space.sessions(limit=limit + 1, include_hidden=hidden)
+        found = space.sessions(limit=limit + 1, include_hidden=hidden, **given)
         name = space.name
     sessions, more = found[:limit], len(found) > limit
     rows = []

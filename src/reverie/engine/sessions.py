@@ -425,15 +425,27 @@ def find(tx: Transaction, owner: Owner, session: str) -> SessionRow | None:
 
 
 def list_sessions(
-    tx: Transaction, owner: Owner, *, hidden: bool = False, limit: int | None = None
+    tx: Transaction,
+    owner: Owner,
+    *,
+    hidden: bool = False,
+    limit: int | None = None,
+    since: int | None = None,
+    until: int | None = None,
 ) -> list[SessionRow]:
-    """The sessions that have events, the one with the newest event first."""
+    """The sessions that have events, the one with the newest event first.
+
+    ``since`` and ``until`` (exclusive) limit the time of that event.
+    """
     hidden_condition = "" if hidden else " AND hidden_at IS NULL"
+    bounds = {"updated_at >= ?": since, "updated_at < ?": until}
+    given = {condition: at for condition, at in bounds.items() if at is not None}
+    time_conditions = "".join(f" AND {condition}" for condition in given)
     limit_clause = "" if limit is None else f" LIMIT {int(limit)}"
     rows = tx.all(
         f"SELECT {_SESSION_COLUMNS} FROM sessions WHERE space = ? AND owner = ? AND "
-        f"events > 0{hidden_condition} ORDER BY position DESC{limit_clause}",
-        owner,
+        f"events > 0{hidden_condition}{time_conditions} ORDER BY position DESC{limit_clause}",
+        (*owner, *given.values()),
     )
     return [SessionRow(*row) for row in rows]
 

@@ -568,15 +568,26 @@ class Space:
         return Session(self, require_name(name, "the id of a session", MAX_ID_CHARS))
 
     def sessions(
-        self, *, limit: int | None = None, include_hidden: bool = False
+        self,
+        *,
+        limit: int | None = None,
+        include_hidden: bool = False,
+        since: Time | None = None,
+        until: Time | None = None,
     ) -> list[SessionInfo]:
-        """List the sessions of this handle, the one with the newest event first."""
+        """List the sessions of this handle, the one with the newest event first.
+
+        ``since`` and ``until`` (exclusive) limit when that event was stored.
+        """
         most = None if limit is None else validate.check_limit(limit, MAX_LISTED)
+        bounds = {"since": optional_ms(since, "since"), "until": optional_ms(until, "until")}
         with self._runtime.engine.read() as tx:
             found = [
                 (owner, row)
                 for owner in writable_owners(tx, self._author.scope)
-                for row in sessions.list_sessions(tx, owner, hidden=include_hidden, limit=most)
+                for row in sessions.list_sessions(
+                    tx, owner, hidden=include_hidden, limit=most, **bounds
+                )
             ]
             found.sort(key=lambda pair: -pair[1].position)
             return [info for owner, row in found[:most] for info in session_infos(tx, owner, [row])]

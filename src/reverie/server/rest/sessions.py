@@ -25,10 +25,19 @@ Limit = Annotated[int, Query(ge=1, le=schemas.MAX_LISTED)]
 
 @router.get("", response_model=schemas.Sessions)
 async def list_sessions(
-    access: ReadAccess, limit: Limit = 50, include_hidden: bool = False
+    access: ReadAccess,
+    limit: Limit = 50,
+    include_hidden: bool = False,
+    since: str | None = None,
+    until: str | None = None,
 ) -> Response:
-    """List the sessions of a space, the one with the newest event first."""
-    found = await access.space().sessions(limit=limit, include_hidden=include_hidden)
+    """List the sessions of a space, the one with the newest event first.
+
+    `since` and `until` (exclusive) limit when that event was stored.
+    """
+    found = await access.space().sessions(
+        limit=limit, include_hidden=include_hidden, since=since, until=until
+    )
     return Json({"sessions": found})
 
 
