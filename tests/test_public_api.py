@@ -6,8 +6,8 @@ import inspect
 import re
 import subprocess
 import sys
-import tomllib
 import types
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -105,8 +105,7 @@ def test_documented_error_tree_equals_the_class_tree() -> None:
 
 
 def test_version_equals_the_package_metadata() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert reverie.__version__ == project["version"]
+    assert reverie.__version__ == metadata.version("reverie")
 
 
 def test_version_equals_the_newest_changelog_entry() -> None:
