@@ -11,6 +11,7 @@ import inspect
 import io
 import pkgutil
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
@@ -91,6 +92,7 @@ ARGUMENTS: dict[str, Callable[[str], Any]] = {
     "str | float | bool": str,
     "Sequence[Mapping[str, Any]]": lambda text: [message(text)],
     "Container[int]": lambda text: range(1, 9),
+    "datetime": lambda text: datetime(2026, 11, 19, tzinfo=UTC),
 }
 
 

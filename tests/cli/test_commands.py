@@ -161,7 +161,8 @@ def test_errors_are_json_on_stderr_with_the_json_option(reverie: CommandLine) ->
     for arguments, code, kind in (
         (("show", "nope1234"), 3, "NotFound"),
         (("list", "--frob"), 2, "UsageError"),
-        (("recall", "x", "--since", "soon"), 2, "InvalidInput"),
+        (("recall", "x", "--since", "soon"), 2, "UsageError"),
+        (("recall", "x", "--where", '{"color": {}}'), 2, "InvalidInput"),
     ):
         result = reverie.run(*arguments, "--json", code=code)
         assert result.stdout == ""

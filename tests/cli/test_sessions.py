@@ -302,7 +302,7 @@ def test_show_prints_events_with_speaker_and_interruption(reverie: CommandLine) 
     append_turns(reverie, "Hello\nthere", "Good day")
     reverie.run("sessions", "append", "chat", "I will", "--role", "assistant", "--interrupted")
     reverie.run("sessions", "append", "chat", "--message", '{"role": "user", "content": []}')
-    time = r"\d{4}-\d\d-\d\d \d\d:\d\d"
+    time = r"\d{4}-\d\d-\d\d \d\d:\d\d UTC"
     assert re.fullmatch(
         rf"1  user  {time}\n    Hello\n    there\n"
         rf"2  assistant  {time}\n    Good day\n"
