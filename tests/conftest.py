@@ -191,12 +191,13 @@ _HOMES = itertools.count()
 def own_environment(
     monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[None]:
-    """No test reads the developer's settings or writes into their folders."""
+    """No test depends on the settings or zone of the developer, or writes into their folders."""
     for name in list(os.environ):
         if name.startswith(("REVERIE_", "XDG_")) and not name.startswith(
             ("REVERIE_PROPERTY_", "REVERIE_CRASH_", "REVERIE_GOLDEN")
         ):
             monkeypatch.delenv(name)
+    set_zone(monkeypatch, "UTC")
     # mktemp would list a folder of thousands for each of them.
     home = tmp_path_factory.getbasetemp() / "homes" / str(next(_HOMES))
     home.mkdir(parents=True)
@@ -232,16 +233,13 @@ MADE_FOR_REAL = (
 
 
 @pytest.fixture
-def central_europe() -> Iterator[None]:
-    """The zone of this process, with summer time; its rules need no database of zones."""
-    before = os.environ.get("TZ")
-    os.environ["TZ"] = "CET-1CEST,M3.5.0,M10.5.0/3"
-    time.tzset()
-    yield
-    if before is None:
-        del os.environ["TZ"]
-    else:
-        os.environ["TZ"] = before
+def central_europe(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put the process into a zone with summer time; its rules need no database of zones."""
+    set_zone(monkeypatch, "CET-1CEST,M3.5.0,M10.5.0/3")
+
+
+def set_zone(monkeypatch: pytest.MonkeyPatch, zone: str) -> None:
+    monkeypatch.setenv("TZ", zone)
     time.tzset()
 
 
