@@ -32,7 +32,7 @@ def test_erase_warns_that_git_history_keeps_the_text(reverie: CommandLine, root:
     assert in_git(root)
     assert "found nowhere" in reverie.text("vault", "scrub")
     assert not in_git(root)
-    assert "Nothing is left to remove" in reverie.text("vault", "scrub")
+    assert "No commit of the vault holds anything that was erased" in reverie.text("vault", "scrub")
 
 
 def test_erase_with_rewrite_history_prints_its_proof(reverie: CommandLine, root: Path) -> None:

@@ -54,7 +54,7 @@ def purge_history(space: Space, *, rewrite: bool) -> ScrubReport | str | None:
 def print_purge(done: ScrubReport) -> None:
     """Print the report of a scrub."""
     if not done.texts and not done.short and not done.commits:
-        print_line("Nothing is left to remove from the vault's history.")
+        print_line("No commit of the vault holds anything that was erased.")
         return
     print_line(f"Rewrote {pluralize(done.commits, 'commit')} of the vault's history.")
     searched = f"{pluralize(done.texts, 'erased text')} in every file and every object of git"
