@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -500,10 +501,14 @@ def test_time_said_in_words_is_echoed_as_it_was_read(reverie: CommandLine) -> No
     shown = reverie.run("recall", "tea", "--since", "yesterday")
     assert "I like tea" in shown.stdout
     assert re.search(r"'yesterday' is 20\d\d-\d\d-\d\d 00:00[+-]\d\d:\d\d", shown.stderr)
-    assert not reverie.json("recall", "tea", "--until", "3 days ago")["hits"]
+    for said in ("9pm", "1 Jan 2026 noon"):
+        assert f"{said!r} is 20" in reverie.run("recall", "tea", "--until", said).stderr
+    assert reverie.run("recall", "tea", "--until", "2026-01-01").stderr == "Nothing found.\n"
+    answer = reverie.run("recall", "tea", "--until", "3 days ago", "--json")
+    assert json.loads(answer.stdout)["hits"] == [] and answer.stderr == ""
 
 
-@pytest.mark.parametrize("said", ["Tuesday", "soon", "31 June 2026", "9"])
+@pytest.mark.parametrize("said", ["Tuesday", "soon", "31 June 2026", "9", "0001-01-01"])
 def test_time_with_no_meaning_is_refused_with_examples(reverie: CommandLine, said: str) -> None:
     reverie.remember("I like tea")
     refused = reverie.error("recall", "tea", "--since", said, code=2)

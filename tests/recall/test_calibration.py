@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import fields
+from importlib.resources import files
 
 import pytest
 
@@ -77,6 +78,8 @@ def test_evidence_that_is_missing_has_weights_of_its_own() -> None:
     assert worth(QUESTION, Evidence(None, 0, 0.8, None, False)) > 0.5
 
 
-def test_floor_of_the_settings_is_the_default() -> None:
+def test_floor_of_the_settings_and_of_the_page_is_the_default() -> None:
     declared = {each.name: each for each in fields(Settings)}
     assert declared["recall_floor"].default == DEFAULT_FLOOR
+    listing = files("reverie.server.web").joinpath("page", "listing.js").read_text("utf-8")
+    assert f"const FLOOR = {DEFAULT_FLOOR};" in listing

@@ -273,9 +273,10 @@ def _remember_files(options: CommonOptions, files: tuple[str | Path, ...], categ
         'reverie recall "who is my boss?" --as-of 12',
         'reverie recall "ideas for the launch" --ranking diverse --explain',
         'reverie recall "what did I say about the move?" --kind event --session chat',
+        'reverie recall when does the ferry leave --since "last week"',
     ),
 )
-@click.argument("query", nargs=-1, required=True)
+@click.argument("words", nargs=-1, required=True, metavar="QUERY")
 @click.option("--limit", type=POSITIVE_INT, default=5, help="Show at most this many hits.")
 @click.option(
     "--mode",
@@ -310,7 +311,7 @@ def _remember_files(options: CommonOptions, files: tuple[str | Path, ...], categ
 @scope_options
 def recall_command(
     options: CommonOptions,
-    query: tuple[str, ...],
+    words: tuple[str, ...],
     session: str | None,
     explain: bool,
     **given: Any,
@@ -320,21 +321,21 @@ def recall_command(
     A hit is a memory, or an event: one message of a conversation. The id of an event is its session
     and its sequence number.
     """
-    asked_for = read_text_argument(" ".join(query))
+    query = read_text_argument(" ".join(words))
     with options.open_space() as space:
         scope = space if session is None else space.session(session)
-        hits = scope.recall(asked_for, explain=explain, **given)
+        hits = scope.recall(query, explain=explain, **given)
         asked = given["ranking"]
         floor = space.floor if asked is None or RANKINGS[asked].is_calibrated else None
     if options.as_json:
-        print_json({"query": asked_for, "hits": hits})
+        print_json({"query": query, "hits": hits})
     elif not hits:
         print_stderr("Nothing found.")
     elif explain:
         # rich and numpy take time to load, and only this option needs them here.
         from reverie.cli.explain import print_explained
 
-        print_explained(hits, asked_for)
+        print_explained(hits, query)
     else:
         _print_hits(hits)
     if not options.as_json and floor is not None:

@@ -43,7 +43,10 @@ _USER = click.option("--user", metavar="NAME", help="The user to act as.")
 _NO_BACKUP = click.option(
     "--no-backup", is_flag=True, help="If the store needs an upgrade, do not back it up first."
 )
-_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+# Eager, so that the values of other options are read when it is known.
+_JSON = click.option(
+    "--json", "as_json", is_flag=True, is_eager=True, help="Print one JSON document."
+)
 
 
 def parse_time(text: str) -> str:
@@ -53,17 +56,18 @@ def parse_time(text: str) -> str:
     """
     if not text:
         return text
-    moment = parse_spoken_time(text, datetime.now(UTC))
+    try:
+        exact = datetime.fromisoformat(text.strip())
+        return (exact if exact.tzinfo else exact.astimezone()).isoformat()
+    except (ValueError, OverflowError):
+        moment = parse_spoken_time(text, datetime.now(UTC))
     if moment is None:
-        try:
-            moment = datetime.fromisoformat(text.strip())
-        except ValueError:
-            raise click.BadParameter(
-                f"{text!r} is no time: write 2026-01-31, 2026-01-31 9:00, yesterday, next Tuesday "
-                "9:00, 3 days ago or in 2h"
-            ) from None
-        return (moment if moment.tzinfo else moment.astimezone()).isoformat()
-    if not text.strip()[0].isdigit() or " ago" in text:
+        raise click.BadParameter(
+            f"{text!r} is no time: write 2026-01-31, 2026-01-31 9:00, yesterday, next Tuesday "
+            "9:00, 3 days ago or in 2h"
+        )
+    context = click.get_current_context(silent=True)
+    if context is None or not context.params.get("as_json"):
         print_stderr(f"{text!r} is {moment.isoformat(' ', 'minutes')}.")
     return moment.isoformat()
 

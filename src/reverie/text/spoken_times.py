@@ -38,8 +38,8 @@ _EACH_PART = re.compile(r"(?:(\d+) ?|\b(?:an?|one) )([a-z]+)")
 _MOMENT = re.compile(
     rf"(?:(?P<day>{'|'.join(_DAYS)})"
     rf"|(?:on )?(?P<which>last|next) (?P<weekday>{'|'.join(_WEEKDAYS)})"
-    r"|(?:on )?(?P<dom>\d{1,2})(?:st|nd|rd|th)? (?:of )?(?P<month>[a-z]{3,9})\.?,? (?P<year>\d{4})"
-    r"|(?:on )?(?P<month2>[a-z]{3,9})\.? (?P<dom2>\d{1,2})(?:st|nd|rd|th)?,? (?P<year2>\d{4})"
+    r"|(?:on )?(?P<date>\d{1,2})(?:st|nd|rd|th)? (?:of )?(?P<month>[a-z]{3,9})\.?,? (?P<year>\d{4})"
+    r"|(?:on )?(?P<month2>[a-z]{3,9})\.? (?P<date2>\d{1,2})(?:st|nd|rd|th)?,? (?P<year2>\d{4})"
     rf"|(?P<iso>\d{{4}}-\d{{2}}-\d{{2}}))?(?:,? ?(?P<clock>{_CLOCK}))?"
 )
 _PERIOD = re.compile(r"(?P<which>last|this|next) (?P<unit>week|month|year)")
@@ -122,8 +122,8 @@ def _moment(here: datetime, moment: re.Match[str]) -> datetime | None:
         months = [at for at, month in enumerate(_MONTHS, 1) if _abbreviates(name, month)]
         if len(months) != 1:
             return None
-        number = int(moment["dom"] or moment["dom2"])
-        day = datetime(int(moment["year"] or moment["year2"]), months[0], number)
+        date = int(moment["date"] or moment["date2"])
+        day = datetime(int(moment["year"] or moment["year2"]), months[0], date)
     return datetime.combine(day, clock or time(0)).astimezone()
 
 
