@@ -34,7 +34,7 @@ IN_WHEEL = ("reverie/py.typed", "reverie/aio_verbs.pyi", "reverie/server/web/pag
 LINK = re.compile(r"\]\((?!https?://|#)([^)#]+)")
 
 
-class Unfit(Exception):
+class ReleaseError(Exception):
     """What was built cannot be published."""
 
 
@@ -56,13 +56,15 @@ def check_contents(wheel: Path, sdist: Path) -> None:
     newest = re.search(r"^## (\S+)", changelog, re.MULTILINE)
     versions = {reverie.__version__, head["Version"], newest[1] if newest else None}
     if len(versions) > 1:
-        raise Unfit(f"package, metadata and changelog have different versions: {versions}")
+        raise ReleaseError(f"package, metadata and changelog have different versions: {versions}")
     if head["Requires-Python"] != f">={VERSIONS[0]}":
-        raise Unfit(f"Requires-Python {head['Requires-Python']}, but the classifiers: {VERSIONS}")
+        raise ReleaseError(
+            f"Requires-Python {head['Requires-Python']}, but the classifiers: {VERSIONS}"
+        )
     missing = [name for name in IN_WHEEL if name not in names]
     foreign = [name for name in names if not name.startswith("reverie")]
     if missing or foreign:
-        raise Unfit(f"the wheel lacks {missing}, and has {foreign}")
+        raise ReleaseError(f"the wheel lacks {missing}, and has {foreign}")
     with tarfile.open(sdist) as archive:
         root = sdist.name.removesuffix(".tar.gz")
         files = [Path(name).relative_to(root) for name in archive.getnames()]
@@ -70,7 +72,7 @@ def check_contents(wheel: Path, sdist: Path) -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     broken = sorted({link for link in LINK.findall(readme) if link.rstrip("/") not in held})
     if broken:
-        raise Unfit(f"the README of the sdist names files that it lacks: {broken}")
+        raise ReleaseError(f"the README of the sdist names files that it lacks: {broken}")
 
 
 def find_python(version: str) -> str | None:
@@ -91,13 +93,13 @@ def try_out(python: str, package: Path, folder: Path) -> None:
     call(environment / "bin/python", "-m", "pip", "install", "-q", f"{package}[{EXTRAS}]")
     command = environment / "bin/reverie"
     if reverie.__version__ not in call(command, "--version"):
-        raise Unfit(f"the installed command has another version than {reverie.__version__}")
+        raise ReleaseError(f"the installed command has another version than {reverie.__version__}")
     call(command, "tour")
     store = {"REVERIE_URL": str(folder / "reverie.db")}
     call(command, "remember", "Alec is my boss at TechCorp", "--subject", "Alec", **store)
     (hit,) = json.loads(call(command, "recall", "who is my boss?", "--json", **store))["hits"]
     if hit["text"] != "Alec is my boss at TechCorp":
-        raise Unfit(f"recall found {hit}")
+        raise ReleaseError(f"recall found {hit}")
     check_page(command, store)
 
 
@@ -115,12 +117,12 @@ def check_page(command: Path, settings: dict[str, str]) -> None:
             while not text.rstrip().endswith("}"):
                 line = server.stdout.readline()
                 if not line:
-                    raise Unfit(f"the server ended: {text}")
+                    raise ReleaseError(f"the server ended: {text}")
                 text += line
             page = json.loads(text)["page"].partition("#")[0]
             with urllib.request.urlopen(page, timeout=30) as answer:
                 if b"Reverie" not in answer.read():
-                    raise Unfit(f"{page} is not the page")
+                    raise ReleaseError(f"{page} is not the page")
         finally:
             server.terminate()
 
@@ -140,7 +142,7 @@ def call(*command: str | Path, **settings: str) -> str:
         check=False,
     )
     if done.returncode:
-        raise Unfit(f"{' '.join(map(str, command))} failed:\n{done.stdout}{done.stderr}")
+        raise ReleaseError(f"{' '.join(map(str, command))} failed:\n{done.stdout}{done.stderr}")
     return done.stdout
 
 
@@ -159,7 +161,7 @@ def main() -> int:
                 with tempfile.TemporaryDirectory() as folder:
                     try_out(python, package, Path(folder))
                 print(f"Python {version}: {package.name} installs and works")
-    except Unfit as error:
+    except ReleaseError as error:
         print(f"make dist: {error}", file=sys.stderr)
         return 1
     return 0
